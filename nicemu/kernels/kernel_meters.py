@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from nicemu.lookup import Memory
-from nicemu.pipeline import LETS_PASS, UNTOUCHED, Meter, MeterArray, MeterConfig, MeterState
+from nicemu.pipeline import Meter, MeterArray, MeterConfig, MeterMode, MeterState
 
 METER_BYTES = ctypes.sizeof(MeterState)
 
@@ -43,7 +43,7 @@ class _Meters(MutableMapping[int, Meter]):
     def __contains__(self, index: object) -> bool:
         if not isinstance(index, int) or not 0 <= index < self._size:
             return False
-        return bool(MeterState.from_address(self.state(index)).does != UNTOUCHED)
+        return bool(MeterState.from_address(self.state(index)).mode != MeterMode.UNCONFIGURED)
 
     def __setitem__(self, index: int, meter: Meter) -> None:
         if not 0 <= index < self._size:
@@ -56,7 +56,7 @@ class _Meters(MutableMapping[int, Meter]):
         ctypes.memset(self.state(index), 0, METER_BYTES)
         meter.move(self.state(index))
         state = MeterState.from_address(self.state(index))
-        state.does = state.does or LETS_PASS
+        state.mode = state.mode or MeterMode.PASS
 
     def __delitem__(self, index: int) -> None:
         if index not in self:

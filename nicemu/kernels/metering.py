@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import LETS_PASS, METERS_ONE_RATE, UNTOUCHED, MeterState, chance
+from nicemu.pipeline import MeterMode, MeterState, chance
 
 from .places import WORD, Number
 
@@ -25,7 +25,7 @@ class _State:
         self._builder, self._address = builder, address
 
     def _at(self, field: str) -> Any:  # noqa: ANN401
-        kind = WORD if field in ("does", "filled_ns") else _DOUBLE
+        kind = WORD if field in ("mode", "filled_ns") else _DOUBLE
         address = self._builder.add(self._address, WORD(getattr(MeterState, field).offset))
         return self._builder.inttoptr(address, kind.as_pointer())
 
@@ -67,8 +67,8 @@ def _colour_function(module: llvm.Module) -> Any:  # noqa: ANN401
     address, units, now_ns = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     state = _State(builder, address)
-    does = state.load("does")
-    with builder.if_then(_is_idle(builder, does)):
+    mode = state.load("mode")
+    with builder.if_then(_is_idle(builder, mode)):
         builder.ret(_GREEN)
     filled_ns = state.load("filled_ns")
     later = builder.icmp_unsigned(">", now_ns, filled_ns)
@@ -76,7 +76,7 @@ def _colour_function(module: llvm.Module) -> Any:  # noqa: ANN401
     state.store("filled_ns", builder.select(later, now_ns, filled_ns))
     elapsed_s = builder.fdiv(builder.uitofp(elapsed_ns, _DOUBLE), _DOUBLE(1e9))
     wanted = builder.uitofp(units, _DOUBLE)
-    with builder.if_then(builder.icmp_unsigned("==", does, WORD(METERS_ONE_RATE))):
+    with builder.if_then(builder.icmp_unsigned("==", mode, WORD(MeterMode.ONE_RATE))):
         _colour_of_one_rate(builder, state, wanted, elapsed_s)
     held = {}
     for bucket in ("committed", "peak"):
@@ -92,10 +92,10 @@ def _colour_function(module: llvm.Module) -> Any:  # noqa: ANN401
     return function
 
 
-def _is_idle(builder: llvm.IRBuilder, does: Number) -> Number:
+def _is_idle(builder: llvm.IRBuilder, mode: Number) -> Number:
     """Return whether a meter that does this lets everything pass."""
-    untouched = builder.icmp_unsigned("==", does, WORD(UNTOUCHED))
-    return builder.or_(untouched, builder.icmp_unsigned("==", does, WORD(LETS_PASS)))
+    untouched = builder.icmp_unsigned("==", mode, WORD(MeterMode.UNCONFIGURED))
+    return builder.or_(untouched, builder.icmp_unsigned("==", mode, WORD(MeterMode.PASS)))
 
 
 def _colour_of_one_rate(builder: llvm.IRBuilder, state: _State, wanted: Number, elapsed_s: Number) -> None:
@@ -132,9 +132,9 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
     others_at, address, units, now_ns, length_bytes = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     state, others = _State(builder, address), _State(builder, others_at)
-    untouched = builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))
-    does = others.load("does")
-    given = builder.not_(_is_idle(builder, does))
+    untouched = builder.icmp_unsigned("==", state.load("mode"), WORD(MeterMode.UNCONFIGURED))
+    mode = others.load("mode")
+    given = builder.not_(_is_idle(builder, mode))
     with builder.if_then(builder.and_(untouched, given)):
         for bucket in ("committed", "peak"):
             burst = others.load(f"{bucket}_burst")
@@ -142,9 +142,9 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
             state.store(f"{bucket}_burst", burst)
             state.store(bucket, burst)
         state.store("filled_ns", now_ns)
-        state.store("does", does)
-    with builder.if_then(builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))):
-        state.store("does", WORD(LETS_PASS))
+        state.store("mode", mode)
+    with builder.if_then(builder.icmp_unsigned("==", state.load("mode"), WORD(MeterMode.UNCONFIGURED))):
+        state.store("mode", WORD(MeterMode.PASS))
     builder.ret(builder.call(mark, [address, units, now_ns, length_bytes]))
     return function
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from nicemu.pipeline import DROP_PORT, HOST_PORT, MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS, ir
+from nicemu.pipeline import DROP_PORT, HOST_PORT, MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS, InstanceType, ir
 
 from .records import PACKET, offset_of
 from .v1_requests import ASKED as WITHOUT_LIST
@@ -103,7 +103,7 @@ MICROSECOND, TIME_MASK = u64(1000), u64((1 << 48) - 1)
 PARSE, VERIFY, INGRESS, EGRESS, COMPUTE, DEPARSER = map(u64, range(len(STAGES)))
 BEGIN, LEAVE = u64(0), u64(1)
 """Steps that wait: the ingress of a state, and its egress."""
-NORMAL, OF_INGRESS, OF_EGRESS, RECIRCULATED, REPLICATED, RESUBMITTED = map(u64, (0, 1, 2, 4, 5, 6))
+NORMAL, OF_INGRESS, OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = map(u64, InstanceType)
 ASKED, WITH_LIST, PORT_MASK, MAX_LIST = u64(WITHOUT_LIST), u64(LISTED), u64(DROP_PORT), u64(LISTS_MOST)
 TIMEOUT = u64(1 + ir.CORE_ERRORS.index("ParserTimeout"))
 """What a parser that does not end says: 1 + its error."""

@@ -27,15 +27,12 @@ from .ir_json import MAX_DEPTH, json_of
 from .ir_walk import nodes_of
 from .matches import Exact, Lpm, Match, Optional, Range, Ternary, matches_text, width_of
 from .meters import (
-    LETS_PASS,
     METER_TYPES,
-    METERS,
-    METERS_ONE_RATE,
     UNCOUNTED,
-    UNTOUCHED,
     Colours,
     Meter,
     MeterConfig,
+    MeterMode,
     MeterState,
 )
 from .names import full_name, key_name
@@ -74,7 +71,7 @@ from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
-from .v1model import DROP_PORT, Clone, V1Outcome, digest_of, message_of
+from .v1model import DROP_PORT, Clone, InstanceType, V1Outcome, digest_of, message_of
 from .v1switch import MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS, Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits, plain
@@ -99,7 +96,6 @@ __all__ = [
     "DROP_PORT",
     "HASH_ALGORITHMS",
     "HOST_PORT",
-    "LETS_PASS",
     "MAX_AGAIN_BYTES",
     "MAX_ALL_REPLICAS",
     "MAX_COPIES",
@@ -112,8 +108,6 @@ __all__ = [
     "MAX_STATES",
     "MAX_TABLE_SIZE",
     "MAX_TURNS",
-    "METERS",
-    "METERS_ONE_RATE",
     "METER_TYPES",
     "NIC_METADATA",
     "PACKAGE_FACTS",
@@ -121,7 +115,6 @@ __all__ = [
     "PREFIXES",
     "SEMANTICS",
     "UNCOUNTED",
-    "UNTOUCHED",
     "ActionCallInfo",
     "ActionInfo",
     "ActionProfile",
@@ -156,6 +149,7 @@ __all__ = [
     "FieldPlace",
     "Group",
     "HeaderValue",
+    "InstanceType",
     "Interpreter",
     "Journey",
     "KeyInfo",
@@ -170,6 +164,7 @@ __all__ = [
     "MeterArray",
     "MeterConfig",
     "MeterInfo",
+    "MeterMode",
     "MeterState",
     "Objects",
     "Optional",

@@ -8,19 +8,27 @@ both (color-blind mode); P4Runtime Specification 1.4, "Meter & DirectMeter".
 from __future__ import annotations
 
 import ctypes
+import enum
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 GREEN, YELLOW, RED = range(3)
-UNTOUCHED, METERS, LETS_PASS, METERS_ONE_RATE = range(4)
-"""What a meter does: nothing yet, which is green; what its rates say; nothing, as it was told; what its one
-rate and its excess burst say.
-"""
 METER_TYPES = ("two_rate_three_color", "single_rate_three_color", "single_rate_two_color")
 """What meters there are, by the annotations that say so; the first is what others are."""
 Colours: TypeAlias = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Packets and bytes that were marked green, yellow and red."""
 UNCOUNTED: Final[Colours] = ((0, 0), (0, 0), (0, 0))
+
+
+class MeterMode(enum.IntEnum):
+    """How a meter marks packets."""
+
+    UNCONFIGURED = 0
+    """Green, since it was never configured."""
+    TWO_RATE = 1
+    PASS = 2
+    """Green, since its configuration was taken away."""
+    ONE_RATE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +45,13 @@ class MeterConfig:
 
 
 class MeterState(ctypes.Structure):
-    """A meter in memory, 128 bytes: what it does, its rates and bursts, what its two buckets hold, when they
+    """A meter in memory, 128 bytes: its mode, its rates and bursts, what its two buckets hold, when they
     were filled last, in nanoseconds, and the packets and bytes marked green, yellow and red. The peak rate's
     bucket is that of the excess burst where there is one.
     """
 
     _fields_ = (
-        ("does", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
         ("committed_rate", ctypes.c_double),
         ("committed_burst", ctypes.c_double),
         ("peak_rate", ctypes.c_double),
@@ -110,8 +118,9 @@ class Meter:
             return
         state = self._state = self._state or MeterState()
         state.filled_ns = now_ns
-        state.does = LETS_PASS if config is None else METERS_ONE_RATE if config.excess_burst else METERS
+        state.mode = MeterMode.PASS
         if config is not None:
+            state.mode = MeterMode.ONE_RATE if config.excess_burst else MeterMode.TWO_RATE
             state.committed_rate, state.peak_rate = config.committed_rate, config.peak_rate
             state.committed_burst = state.committed = config.committed_burst
             state.peak_burst = state.peak = config.excess_burst or config.peak_burst
@@ -126,11 +135,11 @@ class Meter:
 
     @staticmethod
     def _colour(state: MeterState, units: int, now_ns: int) -> int:
-        if state.does in (UNTOUCHED, LETS_PASS):
+        if state.mode in (MeterMode.UNCONFIGURED, MeterMode.PASS):
             return GREEN
         elapsed_s = max(now_ns - state.filled_ns, 0) / 1e9
         state.filled_ns = max(now_ns, state.filled_ns)
-        if state.does == METERS_ONE_RATE:
+        if state.mode == MeterMode.ONE_RATE:
             return _colour_of_one_rate(state, units, elapsed_s)
         state.committed = min(state.committed + state.committed_rate * elapsed_s, state.committed_burst)
         state.peak = min(state.peak + state.peak_rate * elapsed_s, state.peak_burst)

@@ -6,6 +6,7 @@ Source: p4lang/behavioral-model, "The BMv2 Simple Switch target".
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,8 +50,27 @@ STANDARD_METADATA = ir.StructType(
 PLACE = "standard_metadata"
 STANDARD = ir.Named(STANDARD_METADATA.name)
 
-ENUMS: Mapping[str, tuple[str, ...]] = {**SHARED_ENUMS, "CloneType": ("I2E", "E2E")}
-INGRESS_CLONE, EGRESS_CLONE = range(2)
+
+class CloneType(enum.IntEnum):
+    """Where a copy comes from, and that it goes to egress."""
+
+    I2E = 0
+    E2E = 1
+
+
+class InstanceType(enum.IntEnum):
+    """What a packet is, for `instance_type`. Source: behavioral-model, simple_switch.md."""
+
+    NORMAL = 0
+    INGRESS_CLONE = 1
+    EGRESS_CLONE = 2
+    COALESCED = 3
+    RECIRC = 4
+    REPLICATION = 5
+    RESUBMIT = 6
+
+
+ENUMS: Mapping[str, tuple[str, ...]] = {**SHARED_ENUMS, "CloneType": tuple(CloneType.__members__)}
 _NO_WORD = re.compile(r"\W+")
 
 

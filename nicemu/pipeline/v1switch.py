@@ -24,13 +24,13 @@ from .shared_externs import SHARED_OBJECTS
 from .trace import Cloned, Departed, Dropped, EgressBegun, Event, IngressBegun, Replicated, SentAgain
 from .v1model import (
     DROP_PORT,
-    EGRESS_CLONE,
     ENUMS,
     FUNCTIONS,
-    INGRESS_CLONE,
     PLACE,
     STANDARD_METADATA,
     Clone,
+    CloneType,
+    InstanceType,
     V1Outcome,
 )
 from .values import Value, copied
@@ -45,10 +45,9 @@ MAX_AGAIN_BYTES = 24 << 10
 MAX_COPIES = 4096
 """Packets that one packet may become."""
 
-NORMAL, CLONE_OF_INGRESS, CLONE_OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = range(7)
 _WORD = (1 << 32) - 1
-_AGAIN = {RECIRCULATED: "recirculated", RESUBMITTED: "resubmitted"}
-_HOW = {RECIRCULATED: "recirculate", RESUBMITTED: "resubmit"}
+_AGAIN = {InstanceType.RECIRC: "recirculated", InstanceType.RESUBMIT: "resubmitted"}
+_HOW = {InstanceType.RECIRC: "recirculate", InstanceType.RESUBMIT: "resubmit"}
 
 
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
@@ -75,21 +74,21 @@ class Journey:
 
     def verdict(self) -> Verdict:
         """Return what comes of the arrival."""
-        self._wait(lambda: self._ingress(self._arrival.frame, NORMAL, {}, 0))
-        return self._gone()
+        self._enqueue(lambda: self._ingress(self._arrival.frame, InstanceType.NORMAL, {}, 0))
+        return self._drain()
 
     def verdict_after_ingress(self, packet: PacketState) -> Verdict:
         """Return what comes of the arrival, whose packet ingress has just left."""
-        self._wait(lambda: self._after_ingress(packet, 0))
-        return self._gone()
+        self._enqueue(lambda: self._after_ingress(packet, 0))
+        return self._drain()
 
     def verdict_after_egress(self, packet: PacketState, port: int) -> Verdict:
         """Return what comes of the arrival, whose packet egress to a port has just left."""
         self._copies += 1
-        self._wait(lambda: self._after_egress(packet, port, 0))
-        return self._gone()
+        self._enqueue(lambda: self._after_egress(packet, port, 0))
+        return self._drain()
 
-    def _gone(self) -> Verdict:
+    def _drain(self) -> Verdict:
         """Do what is waiting until nothing is; return what has come of it."""
         while self._waiting:
             step = self._waiting.popleft()
@@ -105,7 +104,7 @@ class Journey:
         where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
         return Verdict(where, port, frame, "", effects, trace, tuple(self._left[1:]), self._limit)
 
-    def _wait(self, step: Callable[[], None]) -> None:
+    def _enqueue(self, step: Callable[[], None]) -> None:
         self._copies += 1
         if self._copies > MAX_COPIES:
             self._stop("pipeline.too_many_copies")
@@ -129,7 +128,7 @@ class Journey:
     # Ingress
 
     def _parsed(
-        self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]
+        self, frame: bytes, instance_type: InstanceType, kept: dict[ir.Expression, Value]
     ) -> tuple[PacketState, str | None]:
         """Return a packet behind its parser, and the error there.
 
@@ -149,7 +148,7 @@ class Journey:
         return packet, error
 
     def _ingress(
-        self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int
+        self, frame: bytes, instance_type: InstanceType, kept: dict[ir.Expression, Value], rounds: int
     ) -> None:
         self._note(IngressBegun, self._arrival.port, len(frame), _AGAIN.get(instance_type, ""))
         packet, error = self._parsed(frame, instance_type, kept)
@@ -163,7 +162,7 @@ class Journey:
     def _after_ingress(self, packet: PacketState, rounds: int) -> None:
         outcome: V1Outcome = packet.outcome
         standard = packet.places[PLACE]
-        clone = outcome.clones.pop(INGRESS_CLONE, None)
+        clone = outcome.clones.pop(CloneType.I2E, None)
         if clone is not None:
             self._clone_of_ingress(packet, clone, rounds)
         self._effects += outcome.effects
@@ -173,20 +172,20 @@ class Journey:
         elif outcome.resubmit is not None:
             again = self._kept(packet, outcome.resubmit)
             frame = packet.frame
-            self._again(frame, RESUBMITTED, again, rounds)
+            self._reinject(frame, InstanceType.RESUBMIT, again, rounds)
         elif standard["mcast_grp"]:
             group = self._objects.multicast_groups.get(standard["mcast_grp"], ())
             self._note(Replicated, standard["mcast_grp"], tuple(replica.port for replica in group))
             if not group:
                 self._drop("pipeline.no_multicast_group")
-            standard["instance_type"] = REPLICATED
+            standard["instance_type"] = InstanceType.REPLICATION
             self._replicate(packet, group, 0, rounds)
         elif standard["egress_spec"] == DROP_PORT:
             self._drop("pipeline.dropped")
         else:
             port = standard["egress_spec"]
-            standard["instance_type"] = NORMAL
-            self._leave_later(packet, port, rounds)
+            standard["instance_type"] = InstanceType.NORMAL
+            self._enqueue_egress(packet, port, rounds)
 
     def _clone_of_ingress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
         session = self._objects.clone_sessions.get(clone.session)
@@ -194,15 +193,17 @@ class Journey:
         if session is None:
             return
         kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
-        made, _ = self._parsed(packet.frame, NORMAL, {})  # what it is, its parser does not see
+        made, _ = self._parsed(packet.frame, InstanceType.NORMAL, {})  # what it is, its parser does not see
         self._interpreter.clear_metadata(made)
         self._restore(made, kept)
-        made.places[PLACE]["instance_type"] = CLONE_OF_INGRESS
+        made.places[PLACE]["instance_type"] = InstanceType.INGRESS_CLONE
         self._replicate(made, session.replicas, session.truncate_bytes, rounds)
 
     # Traffic manager
 
-    def _again(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int) -> None:
+    def _reinject(
+        self, frame: bytes, instance_type: InstanceType, kept: dict[ir.Expression, Value], rounds: int
+    ) -> None:
         """Have a frame begin again, with what a field list has kept."""
         self._note(SentAgain, _HOW[instance_type])
         if rounds >= MAX_ROUNDS:
@@ -210,7 +211,7 @@ class Journey:
         elif len(frame) > MAX_AGAIN_BYTES:
             self._stop("pipeline.oversized")
         else:
-            self._wait(lambda: self._ingress(frame, instance_type, kept, rounds + 1))
+            self._enqueue(lambda: self._ingress(frame, instance_type, kept, rounds + 1))
 
     def _replicate(
         self, packet: PacketState, replicas: tuple[Replica, ...], truncate_bytes: int, rounds: int
@@ -219,10 +220,10 @@ class Journey:
         for replica in replicas:
             copy = self._interpreter.copied(packet, V1Outcome(truncate_bytes=truncate_bytes or None))
             copy.places[PLACE]["egress_rid"] = replica.rid
-            self._leave_later(copy, replica.port, rounds)
+            self._enqueue_egress(copy, replica.port, rounds)
 
-    def _leave_later(self, packet: PacketState, port: int, rounds: int) -> None:
-        self._wait(lambda: self._egress(packet, port, rounds))
+    def _enqueue_egress(self, packet: PacketState, port: int, rounds: int) -> None:
+        self._enqueue(lambda: self._egress(packet, port, rounds))
 
     # Egress
 
@@ -240,7 +241,7 @@ class Journey:
 
     def _after_egress(self, packet: PacketState, port: int, rounds: int) -> None:
         outcome: V1Outcome = packet.outcome
-        clone = outcome.clones.pop(EGRESS_CLONE, None)
+        clone = outcome.clones.pop(CloneType.E2E, None)
         if clone is not None:
             self._clone_of_egress(packet, clone, rounds)
         self._effects += outcome.effects
@@ -261,7 +262,7 @@ class Journey:
         frame = self._interpreter.departing(packet)
         if outcome.recirculate is not None:
             kept = self._kept(packet, outcome.recirculate)
-            self._again(frame, RECIRCULATED, kept, rounds)
+            self._reinject(frame, InstanceType.RECIRC, kept, rounds)
             return
         frame = frame[: outcome.truncate_bytes]
         if port == self._arrival.cpu_port:
@@ -282,7 +283,7 @@ class Journey:
         self._interpreter.clear_metadata(made)
         if clone.field_list is not None:
             self._restore(made, self._kept(packet, clone.field_list))
-        made.places[PLACE]["instance_type"] = CLONE_OF_EGRESS
+        made.places[PLACE]["instance_type"] = InstanceType.EGRESS_CLONE
         self._replicate(made, session.replicas, session.truncate_bytes, rounds + 1)
 
     # Metadata
