@@ -106,13 +106,16 @@ class Replication:
             )
             for group, nodes in self._groups.items()
         }
-        self.objects.multicast_groups = groups
-        self.objects.clone_sessions = {
+        sessions = {
             number: CloneSession(
                 groups.get(session.target, ()) if session.is_group else (Replica(session.target),)
             )
             for number, session in self._sessions.items()
         }
+        for number in self.objects.multicast_groups.keys() | groups.keys():
+            self.objects.hold_group(number, groups.get(number))
+        for number in self.objects.clone_sessions.keys() | sessions.keys():
+            self.objects.hold_session(number, sessions.get(number))
 
 
 def _require(location: Location, what: str, number: int, least: int, most: int) -> None:
