@@ -22,10 +22,11 @@ from .symbols import (
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
+    CallKind,
+    CallTarget,
     ConstantSymbol,
     Fixed,
     Instance,
-    Meaning,
     ParameterSymbol,
     Routine,
     TableSymbol,
@@ -139,7 +140,7 @@ class BlockCallChecker(ArgumentChecker):
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         self.check_known(node, given)
         block = self._with_objects(node, self._with_fixed(node, block) if block.is_open else block)
-        node.symbol = Meaning("block", block.name, block)
+        node.symbol = CallTarget(CallKind.BLOCK, block.name, block)
         block.applied.append(node)
         if kind == "control":
             self.count_call(node.at, block.calls)

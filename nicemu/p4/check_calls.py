@@ -22,10 +22,11 @@ from .symbols import (
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
+    CallKind,
+    CallTarget,
     Fixed,
     FunctionSymbol,
     Instance,
-    Meaning,
     ParameterSymbol,
     Routine,
     RoutineSymbol,
@@ -53,7 +54,7 @@ from .types import (
 )
 
 _CALLEES = (syntax.NameRef, syntax.MemberRef)
-_GENERIC = ("routine", "function", "method", "packet")
+_GENERIC = (CallKind.ROUTINE, CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD, CallKind.PACKET)
 """Kinds of calls that may have type arguments."""
 _STACK_METHODS = ("push_front", "pop_front")
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
@@ -72,7 +73,7 @@ class CallChecker(BlockCallChecker):
     beside = ""
 
     def call(self, node: syntax.Call) -> Type:
-        """Return the type of what a call returns, its `symbol` filled with a Meaning."""
+        """Return the type of what a call returns, its `symbol` filled with a CallTarget."""
         callee = node.callee
         if isinstance(callee, _CALLEES):
             if isinstance(callee, syntax.NameRef):
@@ -97,7 +98,7 @@ class CallChecker(BlockCallChecker):
         if isinstance(symbol, ActionSymbol):
             if self.place not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
-            node.symbol = Meaning("action", symbol.name, symbol)
+            node.symbol = CallTarget(CallKind.ACTION, symbol.name, symbol)
             self.count_call(node.at, symbol.calls)
             given = self.arrange(node, symbol.parameters, f"action {callee.name}")
             self.arguments(node.arguments, given, f"action {callee.name}", node)
@@ -117,7 +118,7 @@ class CallChecker(BlockCallChecker):
             return self._call_routine(node, routine)
         returned, types, parameters = self._invoke(node, declaration, symbol.scope, {})
         if symbol.name == "verify":
-            node.symbol = Meaning("packet", "verify")
+            node.symbol = CallTarget(CallKind.PACKET, "verify")
             self._only_in(node, "verify", "parser")
             return returned
         if symbol.name == "static_assert":
@@ -125,7 +126,9 @@ class CallChecker(BlockCallChecker):
             return returned
         known = self.architecture.functions.get(symbol.name)
         directions = _directions(parameters)
-        node.symbol = Meaning("function", symbol.name, None, types, directions, is_own=known is None)
+        node.symbol = CallTarget(
+            CallKind.EXTERN_FUNCTION, symbol.name, None, types, directions, is_own=known is None
+        )
         if known is None:
             self._own_call(node, symbol.name, parameters, returned)
         else:
@@ -164,7 +167,7 @@ class CallChecker(BlockCallChecker):
 
     def _static_assert(self, node: syntax.Call) -> None:
         """Refuse a program in which a condition that is known at compile time does not hold."""
-        node.symbol, node.value = Meaning("static_assert", "static_assert"), 1
+        node.symbol, node.value = CallTarget(CallKind.STATIC_ASSERT, "static_assert"), 1
         if any(argument.type is UNKNOWN for argument in node.arguments) or not node.arguments:
             return
         if not all(map(is_constant, node.arguments)):
@@ -212,7 +215,7 @@ class CallChecker(BlockCallChecker):
             ]
             if None not in given:
                 routine = self.routine(symbol, types, tuple(given))
-                node.symbol = Meaning("routine", symbol.name, routine, types)
+                node.symbol = CallTarget(CallKind.ROUTINE, symbol.name, routine, types)
                 self.count_call(node.at, routine.calls)
         return returned
 
@@ -258,7 +261,7 @@ class CallChecker(BlockCallChecker):
         elif self.beside:
             what = f"a table cannot be applied in {self.beside}"
             self.reporter.error(node.at, what, "apply it in the apply block")
-        node.symbol = Meaning("apply", table.name, table)
+        node.symbol = CallTarget(CallKind.TABLE, table.name, table)
         self.count_call(node.at, table.calls)
         return ApplyResult(table)
 
@@ -280,7 +283,7 @@ class CallChecker(BlockCallChecker):
             if node.arguments:
                 self.reporter.error(node.at, f"{callee.name}() takes no arguments")
             bits = sizes[callee.name.startswith("max")]
-            node.symbol = Meaning("size", callee.name)
+            node.symbol = CallTarget(CallKind.SIZE, callee.name)
             node.value = bits if callee.name.endswith("Bits") else (bits + 7) // 8
             return INTEGER
         if isinstance(base, StackType):
@@ -296,8 +299,8 @@ class CallChecker(BlockCallChecker):
         if node.arguments:
             self.reporter.error(node.at, f"{callee.name}() takes no arguments")
         kind = HEADER_METHODS[callee.name]
-        node.symbol = Meaning(kind, callee.name)
-        if kind == "valid":
+        node.symbol = CallTarget(kind, callee.name)
+        if kind is CallKind.IS_VALID:
             return ir.BOOL
         self.lvalue(callee.base, f"{callee.name} changes")
         return NOTHING
@@ -326,7 +329,7 @@ class CallChecker(BlockCallChecker):
         if count is not None and count <= 0:
             self.reporter.error(node.arguments[0].at, f"{callee.name}({count}): a number from 1 was expected")
         self.lvalue(callee.base, f"{callee.name} changes")
-        node.symbol = Meaning("move_stack", callee.name)
+        node.symbol = CallTarget(CallKind.MOVE_STACK, callee.name)
         return NOTHING
 
     def _call_method(
@@ -348,7 +351,7 @@ class CallChecker(BlockCallChecker):
         returned, types, parameters = self._invoke(node, method, symbol.scope, bound)
         place = PACKET_PLACES.get(symbol.name)
         if place is not None:
-            node.symbol = Meaning("packet", callee.name, types=types)
+            node.symbol = CallTarget(CallKind.PACKET, callee.name, types=types)
             self._only_in(node, callee.name, place)
             if any(self.reporter.has_error_at(argument.at) for argument in node.arguments):
                 return UNKNOWN
@@ -357,7 +360,9 @@ class CallChecker(BlockCallChecker):
         elif instance is not None:
             known = self.architecture.objects.get(symbol.name)
             directions = _directions(parameters)
-            node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
+            node.symbol = CallTarget(
+                CallKind.EXTERN_METHOD, callee.name, instance, types, directions, is_own=known is None
+            )
             if method.abstract and instance.full_name:
                 node.symbol = None  # already reported as not there
             elif method.abstract:

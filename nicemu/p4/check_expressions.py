@@ -15,6 +15,7 @@ from .check_operators import MAX_INTEGER_BITS, OperatorChecker
 from .constants import is_constant, is_given, literal_of
 from .diagnostics import Location, did_you_mean
 from .symbols import (
+    CallKind,
     ConstantSymbol,
     ErrorList,
     Instance,
@@ -41,8 +42,12 @@ from .types import (
 
 _PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
 
-HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
-"""Methods of headers, and the operations that they are."""
+HEADER_METHODS = {
+    "isValid": CallKind.IS_VALID,
+    "setValid": CallKind.SET_VALID,
+    "setInvalid": CallKind.SET_INVALID,
+}
+"""Methods of headers, and what calling them is."""
 
 
 class ExpressionChecker(OperatorChecker):

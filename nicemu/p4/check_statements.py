@@ -19,6 +19,7 @@ from .symbols import (
     NO_ACTION,
     WITHOUT_DIRECTION,
     ActionSymbol,
+    CallKind,
     ConstantSymbol,
     Fixed,
     Instance,
@@ -107,7 +108,7 @@ class StatementChecker(KeysetChecker):
                 found = self.expression(node.call)
                 if (
                     node.call.symbol
-                    and node.call.symbol.kind == "packet"
+                    and node.call.symbol.kind is CallKind.PACKET
                     and node.call.symbol.name == "lookahead"
                 ):
                     self.reporter.warning(node.at, "the value of lookahead is not used")

@@ -24,6 +24,7 @@ from .priorities import MAX_PRIORITY, check_priorities, has_priority, priorities
 from .symbols import (
     NO_ACTION,
     ActionSymbol,
+    CallKind,
     Instance,
     ParameterSymbol,
     TableSymbol,
@@ -474,7 +475,7 @@ def _written(node: syntax.Expression) -> str:
             return " & ".join(sides) if all(sides) else ""
         case syntax.Call() if isinstance(node.callee, syntax.MemberRef) and node.symbol:
             base = _written(node.callee.base)
-            return f"{base}.$valid$" if base and node.symbol.kind == "valid" else ""
+            return f"{base}.$valid$" if base and node.symbol.kind is CallKind.IS_VALID else ""
     return ""
 
 

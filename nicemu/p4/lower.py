@@ -17,8 +17,9 @@ from .lower_tables import TableLowering, alternatives
 from .symbols import (
     ActionSymbol,
     BlockSymbol,
+    CallKind,
+    CallTarget,
     Instance,
-    Meaning,
     ParameterSymbol,
     ValueSetSymbol,
 )
@@ -375,4 +376,4 @@ def _inside(node: syntax.IfStatement) -> Iterator[syntax.Statement]:
 def _applied(node: syntax.Statement) -> BlockSymbol | None:
     """Return the parser that a statement applies, if it does."""
     meaning = node.call.symbol if isinstance(node, syntax.CallStatement) else None
-    return meaning.subject if isinstance(meaning, Meaning) and meaning.kind == "block" else None
+    return meaning.subject if isinstance(meaning, CallTarget) and meaning.kind is CallKind.BLOCK else None

@@ -11,8 +11,9 @@ from nicemu.pipeline import ir, nodes_of
 from . import syntax
 from .lower_types import TypeTable
 from .symbols import (
+    CallKind,
+    CallTarget,
     ConstantSymbol,
-    Meaning,
     ParameterSymbol,
     Routine,
     Variable,
@@ -229,8 +230,8 @@ class ExpressionLowering:
         return given, directions, [place for place in node.order or given if place in given]
 
     def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
-        meaning: Meaning = node.symbol
-        if meaning.kind == "routine":
+        meaning: CallTarget = node.symbol
+        if meaning.kind is CallKind.ROUTINE:
             name = self._routine(meaning.subject)
             given, directions, order = self._passed_to(node)
             if not is_order_seen(list(given.values()), order, list(directions.values())):
@@ -242,17 +243,17 @@ class ExpressionLowering:
                 kind,
                 lambda passed: ir.Call(name, passed, kind),
             )
-        if meaning.kind in ("function", "method"):
+        if meaning.kind in (CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD):
             return self._extern_value(node, kind)
-        if meaning.kind == "valid":
+        if meaning.kind is CallKind.IS_VALID:
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))
         return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
 
     def _extern_value(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
-        meaning: Meaning = node.symbol
+        meaning: CallTarget = node.symbol
         arguments = tuple(self._argument(argument) for argument in node.arguments)
-        instance = meaning.subject.full_name if meaning.kind == "method" else ""
+        instance = meaning.subject.full_name if meaning.kind is CallKind.EXTERN_METHOD else ""
         name = self._extern_name(node, arguments)
         if not is_order_seen(arguments, node.order, list(map(ir.Direction, meaning.directions))):
             return ir.ExternValue(instance, name, arguments, kind)
@@ -268,10 +269,10 @@ class ExpressionLowering:
 
     def _extern_name(self, node: syntax.Call, arguments: Sequence[ir.Expression]) -> str:
         """Return what the IR calls an extern: one that the program itself declares by its types, too."""
-        meaning: Meaning = node.symbol
+        meaning: CallTarget = node.symbol
         if not meaning.is_own:
             return meaning.name
-        owner = meaning.subject.type.symbol.name if meaning.kind == "method" else ""
+        owner = meaning.subject.type.symbol.name if meaning.kind is CallKind.EXTERN_METHOD else ""
         takes = tuple(
             ir.ExternParameter(argument.type, ir.Direction(direction))
             for argument, direction in zip(arguments, meaning.directions, strict=True)

@@ -13,7 +13,8 @@ from .constants import items_of
 from .lower_expressions import FIXED, ExpressionLowering, arranged, has_effects, is_order_seen
 from .symbols import (
     ActionSymbol,
-    Meaning,
+    CallKind,
+    CallTarget,
     Variable,
 )
 from .types import (
@@ -268,15 +269,15 @@ class StatementLowering(ExpressionLowering):
         return ir.SwitchAction(node.subject.type.table.name, tuple(cases))
 
     def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
-        meaning: Meaning = node.symbol
-        if meaning.kind == "static_assert":
+        meaning: CallTarget = node.symbol
+        if meaning.kind is CallKind.STATIC_ASSERT:
             return
-        if meaning.kind == "move_stack":
+        if meaning.kind is CallKind.MOVE_STACK:
             assert isinstance(node.callee, syntax.MemberRef)
             stack = self._value(node.callee.base)
             yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
             return
-        if meaning.kind in ("action", "routine", "block"):
+        if meaning.kind in (CallKind.ACTION, CallKind.ROUTINE, CallKind.BLOCK):
             yield self._routine_statement(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
@@ -286,7 +287,7 @@ class StatementLowering(ExpressionLowering):
             yield self._own_in_order(node, arguments)
             return
         directions = meaning.directions
-        if meaning.kind == "packet":
+        if meaning.kind is CallKind.PACKET:
             directions = _PACKET_DIRECTIONS.get(meaning.name, ())
         if 1 < len(arguments) == len(directions) and (
             is_order_seen(arguments, node.order) or has_effects(arguments)
@@ -295,27 +296,27 @@ class StatementLowering(ExpressionLowering):
             first, arguments = self._evaluated(arguments, order, directions)
             yield from first
         match meaning.kind, meaning.name:
-            case "apply", table:
+            case CallKind.TABLE, table:
                 yield ir.ApplyTable(table)
-            case (("function" | "method"), _):
+            case ((CallKind.EXTERN_FUNCTION | CallKind.EXTERN_METHOD), _):
                 yield self._extern_statement(node, arguments)
-            case (("set_valid" | "set_invalid"), _):
+            case ((CallKind.SET_VALID | CallKind.SET_INVALID), _):
                 assert isinstance(node.callee, syntax.MemberRef)
-                yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
-            case "packet", "extract" if len(arguments) == 2:
+                yield ir.SetValid(self._value(node.callee.base), meaning.kind is CallKind.SET_VALID)
+            case CallKind.PACKET, "extract" if len(arguments) == 2:
                 yield ir.ExtractVarbit(arguments[0], arguments[1])
-            case "packet", "extract":
+            case CallKind.PACKET, "extract":
                 yield ir.Extract(arguments[0])
-            case "packet", "advance":
+            case CallKind.PACKET, "advance":
                 yield ir.Advance(arguments[0])
-            case "packet", "verify":
+            case CallKind.PACKET, "verify":
                 yield ir.Verify(arguments[0], arguments[1])
-            case "packet", "emit":
+            case CallKind.PACKET, "emit":
                 yield ir.Emit(arguments[0])
 
     def _extern_statement(self, node: syntax.Call, arguments: tuple[ir.Expression, ...]) -> ir.Statement:
         name = self._extern_name(node, arguments)
-        if node.symbol.kind == "function":
+        if node.symbol.kind is CallKind.EXTERN_FUNCTION:
             return ir.CallFunction(name, arguments)
         return ir.CallMethod(node.symbol.subject.full_name, name, arguments)
 
@@ -355,18 +356,17 @@ class StatementLowering(ExpressionLowering):
         written = [given[place] for place in order]
         places, taken = self._taken(written, [directions[place] for place in order])
         call = self._routine_call(node, tuple(arranged(places, order)))
-        is_control = node.symbol.kind != "routine"  # an action or control may exit
+        is_control = node.symbol.kind is not CallKind.ROUTINE  # an action or control may exit
         name = self._function_of(taken, call, is_control=is_control)
         return ir.CallRoutine(name, tuple(written))
 
     def _routine_call(self, node: syntax.Call, given: tuple[ir.Expression, ...]) -> ir.Statement:
         match node.symbol.kind:
-            case "block":
+            case CallKind.BLOCK:
                 return ir.CallRoutine(self._function_name(node.symbol.name), given)
-            case "routine":
+            case CallKind.ROUTINE:
                 return ir.CallRoutine(self._routine(node.symbol.subject), given)
-            case _:
-                return ir.CallAction(self._use(node.symbol.subject), given)
+        return ir.CallAction(self._use(node.symbol.subject), given)
 
 
 def _nested(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -313,16 +314,37 @@ Symbol: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a call does.
+class CallKind(enum.Enum):
+    """What is called."""
 
-    `kind` is static_assert, valid, set_valid, set_invalid, move_stack, size, apply, block, action, routine,
-    function (of the architecture or its own extern), method or packet. `directions` are those of the
-    parameters of an extern; `is_own` says that the program itself declares it.
+    STATIC_ASSERT = enum.auto()
+    SIZE = enum.auto()
+    """How long values of a type are: a constant."""
+    IS_VALID = enum.auto()
+    SET_VALID = enum.auto()
+    SET_INVALID = enum.auto()
+    MOVE_STACK = enum.auto()
+    """push_front or pop_front."""
+    TABLE = enum.auto()
+    BLOCK = enum.auto()
+    """A parser or control that the program makes of its own."""
+    ACTION = enum.auto()
+    ROUTINE = enum.auto()
+    """A function of the program, or a method that an object defines."""
+    EXTERN_FUNCTION = enum.auto()
+    EXTERN_METHOD = enum.auto()
+    PACKET = enum.auto()
+    """What parsers and deparsers do: a method of packet_in or packet_out, or verify."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """What a call calls.
+
+    `directions` are those of the parameters of an extern; `is_own` says that the program itself declares it.
     """
 
-    kind: str
+    kind: CallKind
     name: str
     subject: Any = None
     types: tuple[Type, ...] = ()

@@ -32,7 +32,7 @@ class ExternFailed(Stuck):
     """What Python does for an own extern of the program has failed: the packet is dropped, wherever it is."""
 
 
-def left(effects: list[Any], effect: Any) -> None:  # noqa: ANN401
+def append_effect(effects: list[Any], effect: Any) -> None:  # noqa: ANN401
     """Append to a packet's effects. Raises: Stuck if there are too many."""
     if len(effects) >= MAX_EFFECTS:
         raise Stuck("pipeline.too_many_effects")

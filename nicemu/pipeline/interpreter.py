@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from . import ir
 from .architecture import Architecture
@@ -402,7 +402,7 @@ class Interpreter(Evaluator):
         empty = [self._layouts.zero(ir.Named(node.stack.type.element)) for _ in range(count)]
         self._value(packet, node.stack).move(count, node.front, empty)
 
-    def _exit(self, packet: PacketState, node: ir.Exit) -> bool:
+    def _exit(self, packet: PacketState, node: ir.Exit) -> NoReturn:
         raise _Exited
 
     def _extract(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import ir
-from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind, left
+from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind, append_effect
 from .shared_externs import SHARED_FUNCTIONS, SHARED_OBJECTS
 from .verdict import CounterAdd, Disposition, Effect, EventPosted, WorkArmed
 
@@ -39,7 +39,7 @@ def _goes(disposition: Disposition) -> ExternFunction:
 
 
 def _asked(call: ExternCall, effect: Effect) -> None:
-    left(call.packet.outcome.effects, effect)
+    append_effect(call.packet.outcome.effects, effect)
 
 
 def _add(call: ExternCall) -> None:

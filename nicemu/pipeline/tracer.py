@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from . import ir
 from .evaluator import Rejected
@@ -201,9 +201,9 @@ class Tracer(Interpreter):
         super()._move_stack(packet, node)
         _note(packet, StackMoved(expression_text(node.stack), node.count, node.front))
 
-    def _exit(self, packet: PacketState, node: ir.Exit) -> bool:
+    def _exit(self, packet: PacketState, node: ir.Exit) -> NoReturn:
         _note(packet, Exited())
-        return super()._exit(packet, node)
+        super()._exit(packet, node)
 
     def _note_emitted(self, packet: PacketState, node: ir.Emit, value: Value) -> None:
         for name, kind, header in self._valid_headers(expression_text(node.value), node.value.type, value):

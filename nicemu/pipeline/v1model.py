@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from . import ir
 from .arithmetic import wrap
 from .checksums import digest
-from .externs import Argument, ExternCall, ExternFunction, Kind, left
+from .externs import Argument, ExternCall, ExternFunction, Kind, append_effect
 from .shapes import shape_of
 from .shared_externs import SHARED_ENUMS, SHARED_FUNCTIONS, SUMMED, WORD
 from .values import Layouts, Value, Varbits
@@ -125,7 +125,7 @@ def digest_of(layouts: Layouts, kind: ir.Type, receiver: int, data: Value) -> Di
 
 def _digest(call: ExternCall) -> None:
     receiver, data = call.arguments
-    left(_outcome(call).effects, digest_of(call.layouts, call.types[1], receiver, data))
+    append_effect(_outcome(call).effects, digest_of(call.layouts, call.types[1], receiver, data))
 
 
 def _checksum(with_payload: bool, update: bool) -> ExternFunction:
@@ -185,7 +185,7 @@ def message_of(text: str, *values: Value) -> LogMessage:
 def _log(call: ExternCall) -> None:
     text, *values = call.arguments
     message = message_of(text, *values)
-    left(_outcome(call).effects, message)
+    append_effect(_outcome(call).effects, message)
     call.note = message.text
 
 
