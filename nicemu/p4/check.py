@@ -319,18 +319,20 @@ class Checker(PackageChecker):
         At the `top` its parameters are the architecture's. A tree that nobody has checked is taken as it is.
         """
         outer = self.scope, self.block, self.place, self.routine_body, self.loops
-        is_open = not fixed and any(item.type in (INTEGER, TEXT) for item in symbol.parameters)
-        node = symbol.declaration if symbol.unchecked or is_open else fresh(symbol.declaration)
-        symbol.unchecked = symbol.unchecked and is_open
+        has_fixed = not fixed and any(item.type in (INTEGER, TEXT) for item in symbol.parameters)
+        node = symbol.declaration if symbol.unchecked or has_fixed else fresh(symbol.declaration)
+        symbol.unchecked = symbol.unchecked and has_fixed
         self.scope, self.routine_body, self.loops = Scope(symbol.scope), None, 0
         for parameter, kind in zip(node.type_parameters, types, strict=False):
             self.scope.names[parameter] = TypeSymbol(parameter, kind)
         for given in zip(symbol.constructor, arguments, strict=False):
             self.scope.names[given[0].name] = given[1]
-        made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True, is_open=is_open)
+        made = BlockSymbol(
+            name, node, self.parameters_of(node.parameters), used=True, has_fixed_parameters=has_fixed
+        )
         inside = [item for item in arguments if isinstance(item, BlockInstance) and item.is_new]
         made.blocks.update({item.name: item.block for item in inside})
-        if not is_open:
+        if not has_fixed:
             self.block = made
             before = self.begin_calls()
             self._block_body(made, top, fixed)

@@ -139,7 +139,9 @@ class BlockCallChecker(ArgumentChecker):
         given = self.arrange(node, parameters or block.parameters, block.name)
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         self.check_known(node, given)
-        block = self._with_objects(node, self._with_fixed(node, block) if block.is_open else block)
+        block = self._with_objects(
+            node, self._with_fixed(node, block) if block.has_fixed_parameters else block
+        )
         node.symbol = CallTarget(CallKind.BLOCK, block.name, block)
         block.applied.append(node)
         if kind == "control":
@@ -158,25 +160,25 @@ class BlockCallChecker(ArgumentChecker):
         values = [argument.value for argument, item in pairs if item.type in (INTEGER, TEXT)]
         kinds = [int if kind is INTEGER else str for kind in wanted]
         fixed = tuple(value for value, kind in zip(values, kinds, strict=False) if isinstance(value, kind))
-        if len(fixed) != len(wanted) or block.anew is None or self.block is None:
+        if len(fixed) != len(wanted) or block.copy is None or self.block is None:
             return block  # already reported
-        for made in block.others:
+        for made in block.copies:
             if made.fixed == fixed:
                 return made
-        if block.others and has_controlled(block):
+        if block.copies and has_controlled(block):
             what, kind = f"{block.name} applied with other numbers or texts than before", block.declaration
             self.reporter.unsupported(node.at, what, f"declare {kind.name}() name; and apply that")
             return block
         if not self._may_make(node.at):
             return block
-        name = f"{block.name}#fixed{len(block.others)}" if block.others else block.name
+        name = f"{block.name}#fixed{len(block.copies)}" if block.copies else block.name
         self._block_depth += 1
-        made = block.anew(name, fixed=fixed)
+        made = block.copy(name, fixed=fixed)
         self._block_depth -= 1
-        made.anew, made.fixed = partial(block.anew, fixed=fixed), fixed
+        made.copy, made.fixed = partial(block.copy, fixed=fixed), fixed
         made.blocks = block.blocks | made.blocks  # a constructor's arguments, which are in one of them
         block.blocks.clear()
-        block.others.append(made)
+        block.copies.append(made)
         self.block.blocks[name] = made
         return made
 
@@ -206,17 +208,17 @@ class BlockCallChecker(ArgumentChecker):
                 given[parameter.name] = found
             else:
                 self.reporter.error(argument.at, f"argument {parameter.name} must be the name of an object")
-        for made in (block, *block.others):
+        for made in (block, *block.copies):
             if all(made.objects[name].bound in (None, found) for name, found in given.items()):
                 break
         else:
-            if block.anew is None or self.block is None or has_controlled(block):
+            if block.copy is None or self.block is None or has_controlled(block):
                 self.reporter.unsupported(node.at, f"{block.name} applied to other objects than before")
                 return block
             if not self._may_make(node.at):
                 return block
-            made = block.anew(f"{block.name}#{len(block.others) + 2}")
-            block.others.append(made)
+            made = block.copy(f"{block.name}#{len(block.copies) + 2}")
+            block.copies.append(made)
             self.block.blocks[made.name] = made
         for name, found in given.items():
             made.objects[name].bound = found
@@ -286,7 +288,7 @@ class BlockCallChecker(ArgumentChecker):
         inside = [
             replace(item, is_new=False) if isinstance(item, BlockInstance) else item for item in arguments
         ]
-        made.anew = partial(self.instantiate, symbol, types, inside)
+        made.copy = partial(self.instantiate, symbol, types, inside)
         return made
 
     def _inferred_types(

@@ -98,7 +98,7 @@ def has_controlled(block: BlockSymbol) -> bool:
     """
     tables = [table for table in block.tables if not _is_hidden(table)]
     own = (*tables, *block.value_sets, *block.instances)
-    return bool(own) or any(map(has_controlled, (*block.blocks.values(), *block.others)))
+    return bool(own) or any(map(has_controlled, (*block.blocks.values(), *block.copies)))
 
 
 def _is_hidden(table: TableSymbol) -> bool:

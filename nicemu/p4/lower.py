@@ -347,7 +347,7 @@ class _Lowering(TableLowering):
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:
     """Yield the instances inside a block, and those inside these."""
     for inner in block.blocks.values():
-        is_applied = not inner.is_open and all(item.full_name for item in inner.objects.values())
+        is_applied = not inner.has_fixed_parameters and all(item.full_name for item in inner.objects.values())
         if is_applied:
             yield inner
             yield from _inner(inner)

@@ -227,17 +227,7 @@ class FunctionSymbol:
 
 @dataclass(slots=True, eq=False)
 class BlockSymbol:
-    """A parser, a control, or the type of one; or an instance of one, then by its full name.
-
-    `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
-    is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
-    block without parameters for types is checked as its first instance. `objects` are the parameters that are
-    extern objects, by name; `others` is the same instance applied to other objects, each made by `anew` under
-    a name of its own. One that `is_open` has parameters of type int or string and is made where it is
-    applied: its `others` are those, for the `fixed` arguments of each. `applied` are the calls of an
-    instance, `by_type` the instances inside that stand where their types are applied, `states` how many a
-    parser comes to.
-    """
+    """A parser, a control, or the type of one; or an instance of one, then by its full name."""
 
     name: str
     declaration: syntax.BlockDeclaration
@@ -248,19 +238,30 @@ class BlockSymbol:
     instances: list[Instance] = field(default_factory=list)
     value_sets: list[ValueSetSymbol] = field(default_factory=list)
     blocks: dict[str, BlockSymbol] = field(default_factory=dict)
+    """Instances inside, by full name."""
     constructor: list[ParameterSymbol] = field(default_factory=list)
     scope: Scope | None = None
+    """The one around its declaration, as it was there."""
     used: bool = False
     unchecked: bool = False
+    """Nobody has looked inside yet: without parameters for types it is checked as its first instance."""
     objects: dict[str, Instance] = field(default_factory=dict)
-    others: list[BlockSymbol] = field(default_factory=list)
-    anew: Callable[..., BlockSymbol] | None = None
-    is_open: bool = False
+    """Parameters that are extern objects, by name."""
+    copies: list[BlockSymbol] = field(default_factory=list)
+    """The same instance applied to other objects, or to other `fixed` arguments."""
+    copy: Callable[..., BlockSymbol] | None = None
+    """Makes one of the `copies`, under a name of its own."""
+    has_fixed_parameters: bool = False
+    """It has parameters of type int or string, and is made where it is applied."""
     fixed: Fixed = ()
+    """The arguments for these."""
     calls: int = 0
     applied: list[syntax.Call] = field(default_factory=list)
+    """The calls of an instance."""
     by_type: dict[str, BlockSymbol] = field(default_factory=dict)
+    """Instances inside that stand where their types are applied."""
     states: int = 0
+    """How many states a parser comes to."""
 
 
 @dataclass(slots=True, eq=False)
