@@ -19,6 +19,7 @@ from nicemu.garbage import garbage_waits
 from .arbitration import Arbitration, Notice
 from .batch import apply_all, apply_each
 from .changes import Change, Outcomes
+from .digest_entity import digest_config
 from .entities import change_of, query_of
 from .entry_changes import InsertEntries
 from .entry_shapes import Shape
@@ -27,7 +28,6 @@ from .pipeline_config import PipelineConfig, ProgramReader, ir_reader
 from .refusals import guarded, illegal, refusal
 from .reports import Reports
 from .schema import Schema
-from .setting_entity import digest_config
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
 from .texts import NoNumberLeftError, Texts

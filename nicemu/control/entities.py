@@ -19,12 +19,12 @@ from .array_entity import (
     register_query,
 )
 from .changes import Change, Query
+from .digest_entity import digest_change, digest_query
 from .messages import DELETE, INSERT, MODIFY, Message
 from .profile_entity import group_change, group_query, member_change, member_query
 from .refusals import illegal, unimplemented
 from .replication_entity import replication_change, replication_query
 from .schema import Schema
-from .setting_entity import digest_change, digest_query, value_set_change, value_set_query
 from .table_entity import (
     direct_counter_change,
     direct_counter_query,
@@ -34,6 +34,7 @@ from .table_entity import (
     entry_query,
 )
 from .texts import UnknownTextError
+from .value_set_entity import value_set_change, value_set_query
 
 _Changer: TypeAlias = Callable[[int, Message, Schema], Change]
 _Asker: TypeAlias = Callable[[Message, Schema], Query]

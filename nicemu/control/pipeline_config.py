@@ -19,10 +19,11 @@ from nicemu.pipeline import Engine, P4Info, Program, p4info_of, program_of_json
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
 from .messages import ConfigAction, ConfigPart, Message, messages
+from .p4info_difference import difference
 from .pipeline_state import begin_idle_times, take_over
 from .refusals import illegal
 from .replication_entity import PLATFORM_LIMITS
-from .schema import Schema, difference
+from .schema import Schema
 from .target import PipelineTarget
 from .texts import Texts
 

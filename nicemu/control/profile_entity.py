@@ -55,7 +55,7 @@ class ChangeMember:
 
 
 @dataclass(slots=True)
-class ChangeGroup:
+class ChangeProfileGroup:
     """Add a group of members with their weights, change or remove it."""
 
     update_type: int
@@ -124,7 +124,7 @@ def group_change(update_type: int, message: Message, schema: Schema) -> Change:
         for member in message.members:
             members.append((member.member_id, member.weight))
             watched.append(watch_of(member, what))
-    return ChangeGroup(
+    return ChangeProfileGroup(
         update_type, profile.name, message.group_id, tuple(members), message.max_size, tuple(watched)
     )
 

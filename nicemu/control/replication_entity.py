@@ -48,7 +48,7 @@ class WrittenReplica(Replica):
 
 
 @dataclass(slots=True)
-class ChangeGroup:
+class ChangeMulticastGroup:
     """Make a multicast group, replace or remove it."""
 
     update_type: int
@@ -108,12 +108,12 @@ def replication_change(update_type: int, message: Message, schema: Schema) -> Ch
         if not 0 < number <= MAX_GROUP:
             raise illegal(f"{what} found; 1 to {MAX_GROUP} was expected")
         if update_type == DELETE:
-            return ChangeGroup(update_type, number)
+            return ChangeMulticastGroup(update_type, number)
         if len(entry.metadata) > MAX_METADATA_BYTES:
             raise illegal(
                 f"{what}: metadata has {len(entry.metadata)} bytes; {MAX_METADATA_BYTES} are allowed"
             )
-        return ChangeGroup(update_type, number, _replicas(entry.replicas, what), entry.metadata)
+        return ChangeMulticastGroup(update_type, number, _replicas(entry.replicas, what), entry.metadata)
     if form == "clone_session_entry":
         entry = message.clone_session_entry
         number, what = entry.session_id, f"clone session {entry.session_id}"

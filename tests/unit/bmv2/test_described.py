@@ -13,8 +13,8 @@ import pytest
 from nicemu.bmv2 import as_described, load_bmv2_text
 from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import Message, messages
+from nicemu.control.p4info_difference import difference
 from nicemu.control.pipeline_config import PipelineConfig
-from nicemu.control.schema import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import compile_text
 from nicemu.pipeline import ActionInfo, Engine, P4Info, ParameterInfo, Program, ir, p4info_of, program_of_json

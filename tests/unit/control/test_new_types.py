@@ -10,7 +10,7 @@ import pytest
 
 from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import Message
-from nicemu.control.schema import difference
+from nicemu.control.p4info_difference import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import CompileError, compile_text
 from nicemu.pipeline import Engine, Exact, Optional, Program, TableEntry, ir, program_of_json, verify

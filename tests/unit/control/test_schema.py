@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nicemu.control.schema import Schema, difference, parameter_of
+from nicemu.control.p4info_difference import difference
+from nicemu.control.schema import Schema, parameter_of
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import P4Info, Program, p4info_of
 
