@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, arithmetic, ir, number_of
+from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, arithmetic, ir, literal_value
 
 from . import syntax
 from .diagnostics import Reporter, did_you_mean
@@ -75,7 +75,7 @@ def check_annotation(added: syntax.Annotation, earlier: syntax.Annotation | None
         _check_body(added, reporter)
     elif added.name == MATCH and len(added.tokens) != 1:
         reporter.error(added.at, "@match needs one match kind", "write @match(ternary)")
-    if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:
+    if added.name in _WITH_NUMBER and literal_value("".join(added.tokens)) is None:
         reporter.error(added.at, f"@{added.name} needs a number, 32 bits at most", f"write @{added.name}(8)")
     if added.name == "selector_size_semantics" and unquoted("".join(added.tokens)) not in SEMANTICS:
         wanted = " or ".join(f'"{semantics}"' for semantics in SEMANTICS)
@@ -216,7 +216,7 @@ def _fact_of(name: str, part: Sequence[str]) -> str | None:
         return None
     if name == PACKAGE:
         return part[2][1:-1] if part[2][:1] == '"' else None
-    number = number_of(part[2])
+    number = literal_value(part[2])
     return str(number) if number is not None else None
 
 

@@ -85,7 +85,7 @@ class Checker(PackageChecker):
             if isinstance(node, syntax.EnumDeclaration) and node.is_open:
                 self.open_enum(node)  # its members count wherever they are declared
             else:
-                self.places.setdefault(node.name, node.at)
+                self.declared_at.setdefault(node.name, node.at)
         self.architecture = self._architecture_of(declarations)
         for node in declarations:
             self._outermost(node)
@@ -151,7 +151,7 @@ class Checker(PackageChecker):
     def _architecture_of(self, declarations: Sequence[syntax.Declaration]) -> Architecture:
         """Return the architecture whose package main is; where that is none, one whose package there is."""
         made = [node.type_ref.name for node in declarations if isinstance(node, syntax.Instantiation)]
-        for names in (made, self.places):
+        for names in (made, self.declared_at):
             for known in ARCHITECTURES.values():
                 if known.package in names:
                     return known
@@ -318,7 +318,7 @@ class Checker(PackageChecker):
 
         At the `top` its parameters are the architecture's. A tree that nobody has checked is taken as it is.
         """
-        outer = self.scope, self.block, self.place, self.routine_body, self.loops
+        outer = self.scope, self.block, self.context, self.routine_body, self.loops
         has_fixed = not fixed and any(item.type in (INTEGER, TEXT) for item in symbol.parameters)
         node = symbol.declaration if symbol.unchecked or has_fixed else fresh(symbol.declaration)
         symbol.unchecked = symbol.unchecked and has_fixed
@@ -337,13 +337,13 @@ class Checker(PackageChecker):
             before = self.begin_calls()
             self._block_body(made, top, fixed)
             self.end_calls(made, before)
-        self.scope, self.block, self.place, self.routine_body, self.loops = outer
+        self.scope, self.block, self.context, self.routine_body, self.loops = outer
         symbol.used = True
         return made
 
     def _block_body(self, block: BlockSymbol, top: bool, fixed: Fixed) -> None:
         node, numbers = block.declaration, iter(fixed)
-        places = iter((ir.HEADERS, ir.METADATA, self.architecture.place) if top else ())
+        ir_names = iter((ir.HEADERS, ir.METADATA, self.architecture.place) if top else ())
         deparser = False
         for parameter, written in zip(block.parameters, node.parameters, strict=True):
             if parameter.type in (INTEGER, TEXT):
@@ -357,27 +357,27 @@ class Checker(PackageChecker):
             variable = self.place_of(parameter.name, parameter.type, writable, role)
             if not packet and top:
                 block.variables.pop()
-                variable.place = next(places, variable.place)
+                variable.place = next(ir_names, variable.place)
             parameter.variable = variable
             if isinstance(parameter.type, ExternType) and parameter.type.symbol.name not in PACKET_PLACES:
                 block.objects[parameter.name] = stand_in = Instance("", parameter.type)
                 self.declare(parameter.name, stand_in, written.at)
             else:
                 self.declare(parameter.name, variable, written.at)
-        place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
-        outside, inside = self.places, {item.name: item.at for item in node.locals}
-        self.places = ChainMap(inside, outside.maps[-1])
+        context = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
+        outside, inside = self.declared_at, {item.name: item.at for item in node.locals}
+        self.declared_at = ChainMap(inside, outside.maps[-1])
         with self.inner_scope():  # what a block declares may hide a parameter of its own
             for local in node.locals:
-                self._local(local, place)
+                self._local(local, context)
             if node.kind == "parser":
                 self.states(node)
             elif node.body is not None:
-                self.body(node.body.statements, place)
-        self.places = outside
+                self.body(node.body.statements, context)
+        self.declared_at = outside
 
-    def _local(self, node: syntax.Declaration, place: str) -> None:
-        outer, self.place = self.place, place
+    def _local(self, node: syntax.Declaration, context: str) -> None:
+        outer, self.context = self.context, context
         self.declaring = node.at
         self.evaluate_annotations(node.annotations)
         match node:
@@ -399,12 +399,12 @@ class Checker(PackageChecker):
                 self.end_calls(table, before)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
-        self.place = outer
+        self.context = outer
 
     def _value_set(self, node: syntax.ValueSetDeclaration) -> None:
         assert self.block is not None
-        if self.place != "parser":
-            self.reporter.error(node.at, f"a value set cannot stand in a {self.place}")
+        if self.context != "parser":
+            self.reporter.error(node.at, f"a value set cannot stand in a {self.context}")
         kind = self.resolve(node.type_ref)
         size = self.constant_integer(node.size, "the size of a value set")
         if size is not None and not 0 < size <= MAX_TABLE_SIZE:

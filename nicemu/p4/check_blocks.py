@@ -132,8 +132,8 @@ class BlockCallChecker(ArgumentChecker):
             hint = did_you_mean(callee.name, ["apply"])
             self.reporter.error(callee.name_at, f"a {kind} has no method {callee.name}", hint)
             return UNKNOWN
-        if self.place != kind and not (self.place == "deparser" and kind == "control"):
-            self.reporter.error(node.at, f"a {kind} cannot be applied in {article(self.place)}")
+        if self.context != kind and not (self.context == "deparser" and kind == "control"):
+            self.reporter.error(node.at, f"a {kind} cannot be applied in {article(self.context)}")
         elif kind == "parser" and self.loops:
             self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
         given = self.arrange(node, parameters or block.parameters, block.name)

@@ -96,8 +96,8 @@ class CallChecker(BlockCallChecker):
     def _call_name(self, node: syntax.Call, callee: syntax.NameRef) -> Type:
         symbol = self.find(callee, "action or function")
         if isinstance(symbol, ActionSymbol):
-            if self.place not in ("control", "action", "deparser"):
-                self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
+            if self.context not in ("control", "action", "deparser"):
+                self.reporter.error(node.at, f"an action cannot be called in a {self.context}")
             node.symbol = CallTarget(CallKind.ACTION, symbol.name, symbol)
             self.count_call(node.at, symbol.calls)
             given = self.arrange(node, symbol.parameters, f"action {callee.name}")
@@ -180,8 +180,8 @@ class CallChecker(BlockCallChecker):
         self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol], known: ExternFunction
     ) -> None:
         """Check where an extern is called, and that what its declaration wants as constants is constant."""
-        if self.place not in known.places:
-            self.reporter.unsupported(node.at, f"{name} in {article(self.place)}")
+        if self.context not in known.places:
+            self.reporter.unsupported(node.at, f"{name} in {article(self.context)}")
         if known.role and self.role not in ("", known.role):
             what = f"{name} is called in {self.role}; it stands only in {known.role}"
             self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
@@ -254,9 +254,11 @@ class CallChecker(BlockCallChecker):
             return UNKNOWN
         if node.arguments:
             self.reporter.error(node.at, "apply() of a table takes no arguments")
-        if self.place not in ("control", "deparser"):
+        if self.context not in ("control", "deparser"):
             self.reporter.error(
-                node.at, f"a table cannot be applied in {article(self.place)}", "apply it in the apply block"
+                node.at,
+                f"a table cannot be applied in {article(self.context)}",
+                "apply it in the apply block",
             )
         elif self.beside:
             what = f"a table cannot be applied in {self.beside}"
@@ -317,7 +319,7 @@ class CallChecker(BlockCallChecker):
             hint = did_you_mean(callee.name, _STACK_METHODS)
             self.reporter.error(callee.name_at, f"{base} has no method {callee.name}", hint)
             return UNKNOWN
-        if self.place == "parser":
+        if self.context == "parser":
             self.reporter.error(node.at, f"{callee.name} cannot be called in a parser")
         if len(node.arguments) != 1:
             self.reporter.miscounted(node.at, callee.name, "argument", 1, len(node.arguments))
@@ -409,11 +411,11 @@ class CallChecker(BlockCallChecker):
 
     # Places
 
-    def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
-        given = name != "verify" and self.place in ("function", "action")  # the packet, by what calls it
-        if self.place != place and not given:
+    def _only_in(self, node: syntax.Call, name: str, context: str) -> None:
+        given = name != "verify" and self.context in ("function", "action")  # the packet, by what calls it
+        if self.context != context and not given:
             self.reporter.error(
-                node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
+                node.at, f"{name} can be called only in {article(context)}; this is {article(self.context)}"
             )
 
 

@@ -50,9 +50,9 @@ UNTYPED = (DefaultType, InvalidType, ListType)
 
 
 class ConversionChecker(TypeChecker):
-    """What an expression may become. `place` says where code stands."""
+    """What an expression may become. `context` says where code stands: in a parser, control, action."""
 
-    place = "program"
+    context = "program"
 
     def expression(self, node: syntax.Expression) -> Type:
         """Return the type of an expression; the subclass that knows all kinds does it."""

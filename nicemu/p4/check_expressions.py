@@ -51,7 +51,7 @@ HEADER_METHODS = {
 
 
 class ExpressionChecker(OperatorChecker):
-    """Types and constant values of expressions; calls come in the subclass. `place` says where they stand.
+    """Types and constant values of expressions; calls come in the subclass. `context` says where they stand.
 
     `measures` says that a size is asked for, and nothing is evaluated.
     """
@@ -176,7 +176,7 @@ class ExpressionChecker(OperatorChecker):
     def _stack_member(self, node: syntax.MemberRef, stack: StackType) -> Type:
         match node.name:
             case "next" | "last":
-                if self.place != "parser":
+                if self.context != "parser":
                     self.reporter.error(node.name_at, f"{node.name} of a stack stands only in parsers")
                 elif is_constant(node.base):
                     self.reporter.error(
@@ -184,7 +184,7 @@ class ExpressionChecker(OperatorChecker):
                     )
                 return stack.element
             case "lastIndex":
-                if self.place != "parser":
+                if self.context != "parser":
                     self.reporter.error(node.name_at, "lastIndex of a stack stands only in parsers")
                 return ir.Bits(32)
             case "size":

@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nicemu.pipeline import ARCHITECTURES, Architecture, number_of
+from nicemu.pipeline import ARCHITECTURES, Architecture, literal_value
 
 from . import syntax
 from .diagnostics import Location, Reporter, declared_later, did_you_mean
@@ -46,9 +46,9 @@ class Declared:
 class NameChecker:
     """Scopes, and what the architecture is; types come in the subclass.
 
-    `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart. `places` is
-    where names of the program and of the present block are declared, those that are not yet, too; `declaring`
-    that of the present one.
+    `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart.
+    `declared_at` is where names of the program and of the present block are declared, those that are not yet,
+    too; `declaring` that of the present one.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -58,7 +58,7 @@ class NameChecker:
         self.scope.names["error"] = ErrorList()
         self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
         self.deprecated: dict[Symbol, str] = {}
-        self.places: ChainMap[str, Location] = ChainMap()
+        self.declared_at: ChainMap[str, Location] = ChainMap()
         self.declaring: Location | None = None
 
     # Scopes
@@ -97,7 +97,7 @@ class NameChecker:
 
     def _place_hint(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> str:
         """Return where a name is declared that does not count yet: behind this place, or around it."""
-        at = (self.places.maps[-1] if node.absolute else self.places).get(node.name)
+        at = (self.declared_at.maps[-1] if node.absolute else self.declared_at).get(node.name)
         if at is None:
             return ""
         if at == self.declaring or (at.source is node.at.source and at < node.at):
@@ -134,7 +134,7 @@ class NameChecker:
         for annotation in node.annotations:
             if annotation.name != "id":
                 continue
-            number = number_of("".join(annotation.tokens), 32)
+            number = literal_value("".join(annotation.tokens), 32)
             if not number:
                 self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
                 return 0

@@ -63,12 +63,12 @@ class StatementChecker(KeysetChecker):
     branches = 0
     _routines_made = 0
 
-    def body(self, statements: Sequence[syntax.Statement], place: str) -> None:
+    def body(self, statements: Sequence[syntax.Statement], context: str) -> None:
         """Check statements that stand in a parser, control, action or deparser."""
-        outer, self.place = self.place, place
+        outer, self.context = self.context, context
         with self.inner_scope():
             self._statements(statements)
-        self.place = outer
+        self.context = outer
 
     def _statements(self, statements: Sequence[syntax.Statement]) -> None:
         ended = False
@@ -207,9 +207,9 @@ class StatementChecker(KeysetChecker):
                 self.declare(node.name, node.symbol, node.name_at)
             self._turn(node.body)
 
-    def _not_in(self, node: syntax.Statement, what: str, *places: str) -> None:
-        if self.place in places:
-            self.reporter.error(node.at, f"{what} cannot stand in a {self.place}")
+    def _not_in(self, node: syntax.Statement, what: str, *contexts: str) -> None:
+        if self.context in contexts:
+            self.reporter.error(node.at, f"{what} cannot stand in a {self.context}")
 
     def _assignment(self, node: syntax.Assignment) -> None:
         kind = self.expression(node.target)
@@ -339,7 +339,7 @@ class StatementChecker(KeysetChecker):
     ) -> None:
         """Check a function; without what is `given`, with some number, text or object."""
         outer = self.scope, self.block, self.routine_body, self.loops, self.open_routines
-        places, self.places = self.places, ChainMap(self.places.maps[-1])
+        outside, self.declared_at = self.declared_at, ChainMap(self.declared_at.maps[-1])
         self.scope, self.block, self.loops = Scope(symbol.scope), None, 0
         self.open_routines = (*self.open_routines, symbol)
         self.declare_type_variables(node.type_parameters, node.at)
@@ -377,7 +377,7 @@ class StatementChecker(KeysetChecker):
         self.reporter.runs = runs
         if routine.returns not in (NOTHING, UNKNOWN) and not _returns(node.body):
             self.reporter.error(node.at, f"function {node.name} can end without returning {routine.returns}")
-        self.places = places
+        self.declared_at = outside
         self.scope, self.block, self.routine_body, self.loops, self.open_routines = outer
 
     def _key_type(self, node: syntax.Expression, what: str) -> Type:

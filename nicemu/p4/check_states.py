@@ -49,11 +49,11 @@ class StateChecker(StatementChecker):
         targets = dict.fromkeys((*names, ir.ACCEPT, ir.REJECT))
         around, self.branches = self.branches, 0
         for node in nodes:
-            outer, self.place = self.place, "parser"
+            outer, self.context = self.context, "parser"
             with self.inner_scope():
                 self._statements(node.body)
                 self._transition(node, targets)
-            self.place = outer
+            self.context = outer
         self.branches = around
         self._check_reached(block, names)
 

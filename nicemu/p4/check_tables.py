@@ -61,7 +61,7 @@ class TableChecker(MemberChecker):
     def table_body(self, table: TableSymbol) -> None:
         """Check keys, actions, default action, size and entries of a table."""
         node = table.declaration
-        outer, self.place = self.place, "control"
+        outer, self.context = self.context, "control"
         kinds = [self._key_type(key.expression, "a key") for key in node.keys]
         for key in node.keys:
             self.evaluate_annotations(key.annotations)
@@ -106,7 +106,7 @@ class TableChecker(MemberChecker):
         self._check_selector(node, table)
         self._entries(node, table, kinds)
         self._check_key_kinds(node)
-        self.place = outer
+        self.context = outer
 
     def _property(self, item: syntax.PropertyElement, table: TableSymbol) -> None:
         """Check a property whose value is an expression."""

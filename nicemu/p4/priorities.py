@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from nicemu.pipeline import ir, number_of
+from nicemu.pipeline import ir, literal_value
 
 from . import syntax
 from .annotations import unquoted
@@ -96,4 +96,4 @@ def _annotated(table: TableSymbol) -> list[int]:
 
 def _number(note: syntax.Annotation) -> int | None:
     """Return the number in a @priority, None for what is no priority."""
-    return number_of("".join(note.tokens)) or None
+    return literal_value("".join(note.tokens)) or None

@@ -64,7 +64,7 @@ from .p4info import (
 from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
 from .packet_state import PacketState
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
-from .selector_limits import SEMANTICS, SelectorLimits, number_of
+from .selector_limits import SEMANTICS, SelectorLimits, literal_value
 from .shapes import shaped
 from .shared_externs import HASH_ALGORITHMS
 from .table_entry import Row, TableEntry
@@ -211,10 +211,10 @@ __all__ = [
     "json_of",
     "key_name",
     "last_port",
+    "literal_value",
     "matches_text",
     "message_of",
     "nodes_of",
-    "number_of",
     "numbers_of",
     "p4info_of",
     "plain",

@@ -36,12 +36,12 @@ def limits_of(annotations: Iterable[Annotation]) -> SelectorLimits:
     said = {item.name: item.body for item in annotations}
     by_members = said.get("selector_size_semantics", "").strip('"') == SEMANTICS[1]
     max_group_size, max_weight = (
-        number_of(said.get(name, "")) or 0 for name in ("max_group_size", "max_member_weight")
+        literal_value(said.get(name, "")) or 0 for name in ("max_group_size", "max_member_weight")
     )
     return SelectorLimits(max_group_size, by_members, max_weight if by_members else 0)
 
 
-def number_of(literal: str, bits: int = 31) -> int | None:
+def literal_value(literal: str, bits: int = 31) -> int | None:
     """Return the number that a literal of P4 is, with or without a width; None if it is none of `bits`."""
     digits = literal.rpartition("w")[2].replace("_", "").lower().removeprefix("0d")
     try:
