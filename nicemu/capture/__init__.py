@@ -11,6 +11,7 @@ from .captured_frame import CapturedFrame
 from .pcap import PcapWriter
 from .pcapng import OUTBOUND_OPTIONS, PACKET_BLOCK, PcapngWriter
 from .reading import CaptureFile, PcapFile, read_capture
+from .whole_records import WholeRecords
 
 if TYPE_CHECKING:
     from .batches import CapturedBatch, batches_of, read_batches
@@ -40,6 +41,7 @@ __all__ = [
     "PcapPieces",
     "PcapWriter",
     "PcapngWriter",
+    "WholeRecords",
     "batches_of",
     "read_batches",
     "read_capture",

@@ -8,7 +8,8 @@ LINKTYPE_ETHERNET.
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
+
+from .whole_records import Sink
 
 _FILE_HEADER = struct.Struct("=IHHiIII")
 _RECORD_HEADER = struct.Struct("=IIII")
@@ -21,14 +22,14 @@ _NS_PER_S = 1_000_000_000
 
 
 class PcapWriter:
-    """Writes frames to a binary file, which stays the caller's."""
+    """Writes frames to a binary file, which stays the caller's; each call writes a whole record."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Sink) -> None:
         self._file = file
         file.write(_FILE_HEADER.pack(_NANOSECOND_MAGIC, *_VERSION, 0, 0, _SNAP_BYTES, _LINKTYPE_ETHERNET))
 
     def write(self, time_ns: int, frame: bytes) -> None:
         """Write a frame; the time is since 1970, and its seconds begin again in 2106 (32 bits)."""
         seconds, fraction = divmod(time_ns, _NS_PER_S)
-        self._file.write(_RECORD_HEADER.pack(seconds & 0xFFFFFFFF, fraction, len(frame), len(frame)))
-        self._file.write(frame)
+        header = _RECORD_HEADER.pack(seconds & 0xFFFFFFFF, fraction, len(frame), len(frame))
+        self._file.write(header + frame)

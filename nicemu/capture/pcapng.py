@@ -8,9 +8,10 @@ Block", "Interface Description Block", "Enhanced Packet Block", "Interface Stati
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
 
 from nicemu import __version__
+
+from .whole_records import Sink
 
 LINKTYPE_ETHERNET = 1
 _SECTION_HEADER, _INTERFACE, _STATISTICS, PACKET_BLOCK = 0x0A0D0D0A, 1, 5, 6
@@ -27,7 +28,7 @@ OUTBOUND_OPTIONS = struct.pack("=HHIHH", _FLAGS, 4, _OUTBOUND, 0, 0)
 class PcapngWriter:
     """Writes one section to a binary file, which stays the caller's; each call writes whole blocks."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Sink) -> None:
         self._file = file
         self._interfaces = 0
         self.bytes_written = 0

@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
-from nicemu.capture import PcapngWriter, PcapWriter
+from nicemu.capture import PcapngWriter, PcapWriter, WholeRecords
 from nicemu.errors import UsageError
 
 
 class Output:
-    """One file that is written, as it is. Raises, opening and writing: UsageError if it cannot be."""
+    """One file that is written, as it is, with whole frames alone.
+
+    Raises, opening and writing: UsageError if it cannot be.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         if path.suffix == ".gz":
             raise UsageError(f"{path} would not be gzipped; write {path.with_suffix('')} and gzip it")
         try:
-            self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed at the end of the context
+            self._file = WholeRecords(path, has_blocks=path.suffix == ".pcapng")
         except OSError as error:
             raise self._fault(error) from error
         self._interfaces: dict[int | str, int] = {}

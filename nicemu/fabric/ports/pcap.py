@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
-from nicemu.capture import PcapWriter
+from nicemu.capture import PcapWriter, WholeRecords
 from nicemu.clock import Clock
 
 from .port import RECEIVE_LIMIT, ListPort, Port, closed
@@ -26,7 +25,7 @@ class PcapPort(ListPort):
         self._inner, self._path = inner, path
         self._clock = clock
         self._epoch_ns = epoch_ns
-        self._file: BinaryIO | None = open(path, "wb")  # noqa: SIM115 - closed by close()
+        self._file: WholeRecords | None = WholeRecords(path, has_blocks=False)
         self._writer = PcapWriter(self._file)
 
     @property
