@@ -16,13 +16,13 @@ from typing import TypeVar
 from nicemu.pipeline import (
     PREFIXES,
     ActionInfo,
-    Described,
     KeyInfo,
     P4Info,
+    P4InfoObject,
     PacketMetadataInfo,
     ParameterInfo,
     Prefix,
-    TableDescription,
+    TableInfo,
     ValueSetInfo,
     allocate_ids,
     ir,
@@ -33,7 +33,7 @@ _CHOSEN = (1 << 24) - 1
 _HASHED = (1 << 16) - 1
 """Bits of an id that @id can choose, and those that p4c has always made of a name."""
 
-_Item = TypeVar("_Item", bound=Described)
+_Item = TypeVar("_Item", bound=P4InfoObject)
 _Hideable = TypeVar("_Hideable", ir.Table, ir.Action)
 _Typed = KeyInfo | ParameterInfo
 
@@ -123,7 +123,7 @@ def _hidden(item: _Hideable) -> _Hideable:
     return replace(item, annotations=(*item.annotations, ir.Annotation("hidden")))
 
 
-def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir.Table:
+def _table(table: ir.Table, given: TableInfo | None, types: _Types) -> ir.Table:
     if given is None:
         return table
     scopes = {ref.name: ref.scope for ref in given.actions}
@@ -214,7 +214,7 @@ def _action(action: ir.Action, given: ActionInfo | None, types: _Types) -> ir.Ac
 
 def _extern(instance: ir.ExternInstance, p4info: P4Info) -> ir.ExternInstance:
     prefix = PREFIXES[instance.extern]
-    groups: dict[Prefix, Sequence[Described]] = {
+    groups: dict[Prefix, Sequence[P4InfoObject]] = {
         Prefix.ACTION_PROFILE: p4info.profiles,
         Prefix.COUNTER: p4info.counters,
         Prefix.DIRECT_COUNTER: p4info.direct_counters,
@@ -270,7 +270,7 @@ def _named(items: Iterable[_Item]) -> dict[str, _Item]:
     return {item.name: item for item in items}
 
 
-def _number(prefix: Prefix, given: Described) -> int:
+def _number(prefix: Prefix, given: P4InfoObject) -> int:
     """Return the bits of an id that a program chooses, 0 where the rest is not that of its kind."""
     number = given.id & _CHOSEN
     return number if given.id - number == prefix << 24 else 0

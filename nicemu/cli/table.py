@@ -334,7 +334,7 @@ def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
             row.append(None if item.default else item.entry.priority)
         rows.append([*row, _call_text(schema, item), item.hits])
     count = len(entries) - 1
-    title = f"{schema.name}: {count} of {schema.description.size} entries"
+    title = f"{schema.name}: {count} of {schema.info.size} entries"
     print_table(columns, rows, title)
 
 
@@ -351,7 +351,7 @@ def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, obje
 
     return {
         "table": schema.name,
-        "size": schema.description.size,
+        "size": schema.info.size,
         "entries": [
             {
                 **entry_json(schema.keys, schema.actions, item.entry),

@@ -19,19 +19,19 @@ from nicemu.pipeline import (
     ActionRefInfo,
     ArgumentInfo,
     CounterInfo,
-    Described,
     DigestInfo,
     DirectCounterInfo,
     DirectMeterInfo,
     KeyInfo,
     MeterInfo,
     P4Info,
+    P4InfoObject,
     PacketMetadataInfo,
     ParameterInfo,
     ProfileInfo,
     RegisterInfo,
     SelectorLimits,
-    TableDescription,
+    TableInfo,
     ValueSetInfo,
     ir,
 )
@@ -268,7 +268,7 @@ def p4info_of_message(message: Message) -> P4Info:
     return replace(described, annotations=annotations_of(message.pkg_info), package=package, **notes)
 
 
-def _fill_table(item: Message, table: TableDescription) -> None:
+def _fill_table(item: Message, table: TableInfo) -> None:
     item.size, item.is_const_table = table.size, table.const_entries
     item.has_initial_entries = table.initial_entries
     item.const_default_action_id = table.const_default_action_id
@@ -329,12 +329,12 @@ def _keys_of(
 
 def _table_of(
     table: Message, actions: dict[int, str], new_types: Mapping[str, ir.NewType], texts: _Texts
-) -> TableDescription:
+) -> TableInfo:
     name = table.preamble.name
     for ref in table.action_refs:
         if ref.id not in actions:
             raise _illegal(f"table {name} refers to an action of id {ref.id}, which p4info does not have")
-    return TableDescription(
+    return TableInfo(
         *_preamble(table),
         table.size,
         _keys_of(table.match_fields, f"table {name}", new_types),
@@ -398,7 +398,7 @@ def _preamble(item: Message) -> tuple[str, str, int]:
     return item.preamble.name, item.preamble.alias, item.preamble.id
 
 
-def _added(items: Message, described: Described) -> Message:
+def _added(items: Message, described: P4InfoObject) -> Message:
     item = items.add()
     item.preamble.name, item.preamble.alias = described.name, described.alias
     item.preamble.id = described.id

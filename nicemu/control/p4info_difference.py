@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nicemu.pipeline import Described, P4Info
+from nicemu.pipeline import P4Info, P4InfoObject
 
 _COMPARED = {
     "action profile": ("profiles", ("id", "with_selector")),
@@ -100,5 +100,5 @@ def _header_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
     }
 
 
-def _facts(items: Iterable[Described], facts: Sequence[str]) -> dict[str, dict[str, object]]:
+def _facts(items: Iterable[P4InfoObject], facts: Sequence[str]) -> dict[str, dict[str, object]]:
     return {item.name: {fact: getattr(item, fact) for fact in facts} for item in items}

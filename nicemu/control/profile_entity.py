@@ -101,7 +101,7 @@ def member_change(update_type: int, message: Message, schema: Schema) -> Change:
             raise illegal(f"action profile {profile.name}: member {message.member_id} has no action")
         action = schema.action_of_id(message.action.action_id)
         for table in schema.tables:
-            if table.description.implementation_id == profile.id and action.id in table.scopes:
+            if table.info.implementation_id == profile.id and action.id in table.scopes:
                 check_scope(action, table, default=False)
         call = ir.ActionCall(action.name, parameters_of_message(message.action, action))
     return ChangeMember(update_type, profile.name, message.member_id, call)

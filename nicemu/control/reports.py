@@ -183,7 +183,7 @@ class Reports:
     def _watches_idle(self) -> bool:
         if not self._sessions or self._program() is None:
             return False
-        return any(table.description.idle_timeout for table in self._schema().tables)
+        return any(table.info.idle_timeout for table in self._schema().tables)
 
     def _send_packet(self, report: PacketIn) -> None:
         self._send(packet_in_message(report.frame, self._schema().packet_headers.get("packet_in")))

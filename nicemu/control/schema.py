@@ -19,7 +19,7 @@ from nicemu.pipeline import (
     P4Info,
     ParameterInfo,
     Prefix,
-    TableDescription,
+    TableInfo,
 )
 
 from .data_message import data_layouts
@@ -30,10 +30,10 @@ from .translation import Translator
 class ActionSchema:
     """One action, with the place of each parameter by its id."""
 
-    def __init__(self, description: ActionInfo) -> None:
-        self.name = description.name
-        self.id = description.id
-        self.params = description.params
+    def __init__(self, info: ActionInfo) -> None:
+        self.name = info.name
+        self.id = info.id
+        self.params = info.params
         self.by_id = {item.id: (place, item.width) for place, item in enumerate(self.params)}
 
 
@@ -42,23 +42,23 @@ class TableSchema:
 
     def __init__(
         self,
-        description: TableDescription,
+        info: TableInfo,
         actions: dict[int, ActionSchema],
         meter_type: str = METER_TYPES[0],
     ) -> None:
-        self.description = description
-        self.name = description.name
-        self.id = description.id
-        self.keys = description.keys
+        self.info = info
+        self.name = info.name
+        self.id = info.id
+        self.keys = info.keys
         self.owner = f"table {self.name}"
-        self.has_profile = description.implementation_id != 0
+        self.has_profile = info.implementation_id != 0
         self.keys_by_id = {key.id: (place, key) for place, key in enumerate(self.keys)}
-        prefixes = {number >> 24 for number in description.direct_resource_ids}
+        prefixes = {number >> 24 for number in info.direct_resource_ids}
         self.has_counter = Prefix.DIRECT_COUNTER in prefixes
         self.has_meter = Prefix.DIRECT_METER in prefixes
         self.meter_type = meter_type
-        self.scopes = {ref.id: ref.scope for ref in description.actions}
-        self.actions = tuple(actions[ref.id] for ref in description.actions)
+        self.scopes = {ref.id: ref.scope for ref in info.actions}
+        self.actions = tuple(actions[ref.id] for ref in info.actions)
         self._actions_by_name = {action.name: action for action in self.actions}
         self._actions_by_id = {action.id: action for action in self.actions}
         self.has_priority = any(key.match_kind in ("ternary", "range", "optional") for key in self.keys)
@@ -100,8 +100,8 @@ class Schema:
         actions = {action.id: ActionSchema(action) for action in p4info.actions}
         types = {meter.table_id: meter.type for meter in p4info.direct_meters}
         self.tables = tuple(
-            TableSchema(description, actions, types.get(description.id, METER_TYPES[0]))
-            for description in p4info.tables
+            TableSchema(info, actions, types.get(info.id, METER_TYPES[0]))
+            for info in p4info.tables
         )
         self._by_id = {table.id: table for table in self.tables}
         self.layouts = data_layouts(p4info)

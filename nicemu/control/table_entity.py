@@ -164,7 +164,7 @@ def _check(message: Message, table: TableSchema) -> None:
         _require_meter(table)
     if message.HasField("time_since_last_hit"):
         raise illegal(f"{table.owner}: time_since_last_hit cannot be written; leave it out")
-    if message.idle_timeout_ns and not table.description.idle_timeout:
+    if message.idle_timeout_ns and not table.info.idle_timeout:
         raise illegal(f"{table.owner} has no idle timeout; leave idle_timeout_ns out")
     if message.idle_timeout_ns < 0:
         raise illegal(f"{table.owner}: idle_timeout_ns is {message.idle_timeout_ns}; 0 or more was expected")
@@ -266,7 +266,7 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
     asks_idle = query.HasField("time_since_last_hit") or query.idle_timeout_ns
     if query.is_default_action:
         _check_default(query, tables[0].owner if query.table_id else "the query")
-    elif asks_idle and query.table_id and not tables[0].description.idle_timeout:
+    elif asks_idle and query.table_id and not tables[0].info.idle_timeout:
         raise illegal(f"{tables[0].owner} has no idle timeout; leave time_since_last_hit and its like out")
     matches = matches_of_message(query, tables[0]) if query.match else None
     chosen = query.action.action.action_id if query.action.HasField("action") else 0
@@ -304,7 +304,7 @@ class _Wanted:
         if self.must_find and self.matches is not None and not rows:
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
         now_ns, is_const = engine.now_ns, engine.table(table.name).is_const
-        default_is_const = table.description.const_default_action_id != 0
+        default_is_const = table.info.const_default_action_id != 0
         entries = [
             _SeenEntry(
                 row.entry,
@@ -368,7 +368,7 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
                 fill_meter(message.meter_config, row.meter)
             if marked and table.has_meter:
                 fill_colours(message.meter_counter_data, row.colours)
-            if hit and table.description.idle_timeout:
+            if hit and table.info.idle_timeout:
                 message.time_since_last_hit.elapsed_ns = row.idle_ns
             yield message
 

@@ -24,7 +24,7 @@ from nicemu.pipeline import (
     Disposition,
     Engine,
     Program,
-    TableInfo,
+    TableStatus,
     Verdict,
     reason_of,
 )
@@ -238,11 +238,11 @@ class CompiledEngine(Engine):
 
     # Tables
 
-    def tables(self) -> list[TableInfo]:
+    def tables(self) -> list[TableStatus]:
         """Return every table of the running program."""
         return [self._with_counts(info) for info in super().tables()]
 
-    def _with_counts(self, info: TableInfo) -> TableInfo:
+    def _with_counts(self, info: TableStatus) -> TableStatus:
         if self.kernel is None:
             return info
         hits, misses = self.kernel.counts(self.kernel.tables[info.name])

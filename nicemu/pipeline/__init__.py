@@ -11,7 +11,7 @@ from .architectures import ARCHITECTURES, last_port
 from .arrays import MAX_COUNT, Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
-from .engine import Engine, Listener, TableInfo
+from .engine import Engine, Listener, TableStatus
 from .externs import MAX_EFFECTS, ExternFunction, Kind, Stuck
 from .interpreter import (
     MAX_EMITTED_BYTES,
@@ -47,18 +47,18 @@ from .p4info import (
     ActionRefInfo,
     ArgumentInfo,
     CounterInfo,
-    Described,
     DigestInfo,
     DirectCounterInfo,
     DirectMeterInfo,
     KeyInfo,
     MeterInfo,
     P4Info,
+    P4InfoObject,
     PacketMetadataInfo,
     ParameterInfo,
     ProfileInfo,
     RegisterInfo,
-    TableDescription,
+    TableInfo,
     ValueSetInfo,
 )
 from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
@@ -132,7 +132,6 @@ __all__ = [
     "CounterArray",
     "CounterInfo",
     "Departed",
-    "Described",
     "DigestConfig",
     "DigestInfo",
     "DigestPosted",
@@ -170,6 +169,7 @@ __all__ = [
     "Optional",
     "OwnExterns",
     "P4Info",
+    "P4InfoObject",
     "PacketIn",
     "PacketMetadataInfo",
     "PacketState",
@@ -187,9 +187,9 @@ __all__ = [
     "StackValue",
     "Stuck",
     "Table",
-    "TableDescription",
     "TableEntry",
     "TableInfo",
+    "TableStatus",
     "Ternary",
     "UnionValue",
     "V1Outcome",

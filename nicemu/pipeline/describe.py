@@ -32,7 +32,7 @@ from .p4info import (
     ParameterInfo,
     ProfileInfo,
     RegisterInfo,
-    TableDescription,
+    TableInfo,
     ValueSetInfo,
 )
 from .p4info_ids import Prefix, aliases_of, allocate_ids, numbers_of
@@ -215,10 +215,10 @@ class _Description:
     def _named(self, prefix: Prefix, name: str) -> tuple[str, str, int]:
         return name, self._aliases[name], self._ids[prefix][name]
 
-    def _table(self, table: ir.Table) -> TableDescription:
+    def _table(self, table: ir.Table) -> TableInfo:
         actions = self._ids[Prefix.ACTION]
         owned = ((Prefix.DIRECT_COUNTER, self._counters[table.name]), (Prefix.DIRECT_METER, table.meter))
-        return TableDescription(
+        return TableInfo(
             *self._named(Prefix.TABLE, table.name),
             table.size,
             tuple(

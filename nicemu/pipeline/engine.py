@@ -34,7 +34,7 @@ PACKET_IN = "packet_in"
 
 
 @dataclass(frozen=True, slots=True)
-class TableInfo:
+class TableStatus:
     """A table as it stands: what it is, and how it has been used."""
 
     name: str
@@ -307,7 +307,7 @@ class Engine:
         """Return the fields of a frame that has left, as far as the program's own parser understands it."""
         return self._running().dissector.dissect(frame)
 
-    def tables(self) -> list[TableInfo]:
+    def tables(self) -> list[TableStatus]:
         """Return every table of the running program."""
         if self._loaded is None:
             return []
@@ -316,7 +316,7 @@ class Engine:
         for described in self._loaded.p4info.tables:
             table = self._loaded.tables[described.name]
             listed.append(
-                TableInfo(
+                TableStatus(
                     described.name,
                     described.id,
                     described.size,

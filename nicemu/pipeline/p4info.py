@@ -68,8 +68,8 @@ class ParameterInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """Anything that has an id. `alias` is the shortest end of the name that nothing else has."""
+class P4InfoObject:
+    """What has a preamble, with an id. `alias` is the shortest end of the name that nothing else has."""
 
     name: str
     alias: str
@@ -78,7 +78,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class ActionInfo(Described):
+class ActionInfo(P4InfoObject):
     """An action and its action data."""
 
     params: tuple[ParameterInfo, ...]
@@ -111,7 +111,7 @@ class ActionCallInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class TableDescription(Described):
+class TableInfo(P4InfoObject):
     """A table as the controller sees it. `implementation_id` is its action profile's, 0 without one;
     `initial_default` is what a miss runs at first.
     """
@@ -129,7 +129,7 @@ class TableDescription(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileInfo(Described):
+class ProfileInfo(P4InfoObject):
     """An action profile, or selector; groups have `size` together at most, as `limits` counts."""
 
     table_ids: tuple[int, ...]
@@ -139,7 +139,7 @@ class ProfileInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class CounterInfo(Described):
+class CounterInfo(P4InfoObject):
     """An array of counters; `unit` is packets, bytes or both, `index_type_name` that of a new type."""
 
     unit: str
@@ -148,7 +148,7 @@ class CounterInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class DirectCounterInfo(Described):
+class DirectCounterInfo(P4InfoObject):
     """The counters of a table's entries."""
 
     unit: str
@@ -156,7 +156,7 @@ class DirectCounterInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class MeterInfo(Described):
+class MeterInfo(P4InfoObject):
     """An array of meters; `unit` is packets or bytes, `type` one of METER_TYPES."""
 
     unit: str
@@ -166,7 +166,7 @@ class MeterInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class DirectMeterInfo(Described):
+class DirectMeterInfo(P4InfoObject):
     """The meters of a table's entries."""
 
     unit: str
@@ -175,7 +175,7 @@ class DirectMeterInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterInfo(Described):
+class RegisterInfo(P4InfoObject):
     """An array of values of a type, which may have the name of a new type."""
 
     size: int
@@ -185,14 +185,14 @@ class RegisterInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class DigestInfo(Described):
+class DigestInfo(P4InfoObject):
     """What the program sends to the controller under this name."""
 
     type: ir.Type
 
 
 @dataclass(frozen=True, slots=True)
-class ValueSetInfo(Described):
+class ValueSetInfo(P4InfoObject):
     """What a parser's select compares with: members of a match for every key, `size` at most."""
 
     keys: tuple[KeyInfo, ...]
@@ -200,7 +200,7 @@ class ValueSetInfo(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class PacketMetadataInfo(Described):
+class PacketMetadataInfo(P4InfoObject):
     """The header that packets to ("packet_in") or from ("packet_out") a controller begin with."""
 
     metadata: tuple[ParameterInfo, ...]
@@ -216,7 +216,7 @@ class P4Info:
 
     program: str
     architecture: str
-    tables: tuple[TableDescription, ...] = ()
+    tables: tuple[TableInfo, ...] = ()
     actions: tuple[ActionInfo, ...] = ()
     profiles: tuple[ProfileInfo, ...] = ()
     counters: tuple[CounterInfo, ...] = ()
@@ -234,7 +234,7 @@ class P4Info:
     annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
     package: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
-    def table(self, table_id: int) -> TableDescription:
+    def table(self, table_id: int) -> TableInfo:
         """Return the table with an id. Raises: ControlError(NOT_FOUND)."""
         return self._of_id(self.tables, table_id, "table")
 
@@ -251,4 +251,4 @@ class P4Info:
         )
 
 
-_Item = TypeVar("_Item", bound=Described)
+_Item = TypeVar("_Item", bound=P4InfoObject)

@@ -20,7 +20,7 @@ from nicemu.pipeline import (
     ParameterInfo,
     Range,
     TableEntry,
-    TableInfo,
+    TableStatus,
     Ternary,
     ir,
 )
@@ -53,13 +53,13 @@ def whole_name(word: Word, names: Iterable[str], what: str) -> str:
     raise fault(word.location, f"there is no {what} {word.text}", there)
 
 
-def table_named(word: Word, tables: Sequence[TableInfo]) -> TableInfo:
+def table_named(word: Word, tables: Sequence[TableStatus]) -> TableStatus:
     """Return the table that a script means. Raises: ScriptError."""
     name = whole_name(word, [table.name for table in tables], "table")
     return next(table for table in tables if table.name == name)
 
 
-def entry_of(command: Add, table: TableInfo) -> TableEntry:
+def entry_of(command: Add, table: TableStatus) -> TableEntry:
     """Return the entry that `add` means: keys that it leaves out match 0 (exact) or everything.
 
     Raises: ScriptError.
@@ -91,7 +91,7 @@ def call_of(text: ActionText, actions: Sequence[ActionInfo]) -> tuple[str, tuple
     return name, tuple(given[item] for item in params)
 
 
-def _priority(command: Add, table: TableInfo) -> int:
+def _priority(command: Add, table: TableStatus) -> int:
     """Return the engine's priority; the larger one wins in scripts too."""
     if not any(key.match_kind in _PRIORITISED for key in table.keys):
         return 0

@@ -21,7 +21,7 @@ from nicemu.pipeline import (
     MeterConfig,
     Program,
     TableEntry,
-    TableInfo,
+    TableStatus,
     plain,
     program_of_json,
 )
@@ -97,12 +97,12 @@ def save_tables(
     return sum(table.entry_count for table in engine.tables())
 
 
-def _entries(engine: Engine, table: TableInfo) -> _Held:
+def _entries(engine: Engine, table: TableStatus) -> _Held:
     rows = engine.table(table.name).rows()
     return {(row.entry.matches, row.entry.priority): (row.entry, row.meter_config) for row in rows}
 
 
-def _default(engine: Engine, table: TableInfo) -> _Default:
+def _default(engine: Engine, table: TableStatus) -> _Default:
     row = engine.table(table.name).default_row()
     return row.entry.action, row.entry.parameters, row.meter_config
 
@@ -115,7 +115,7 @@ def _groups(profile: ActionProfile) -> dict[int, Any]:
     return {group: (members, profile.max_sizes.get(group, 0)) for group, members in profile.groups.items()}
 
 
-def _changes(table: TableInfo, before: _Held, after: _Held) -> Iterator[Update]:
+def _changes(table: TableStatus, before: _Held, after: _Held) -> Iterator[Update]:
     """Yield what makes the entries of a table others."""
     names = [key.name for key in table.keys]
     parameters = {action.name: [item.name for item in action.params] for action in table.actions}
@@ -143,7 +143,7 @@ def _changes(table: TableInfo, before: _Held, after: _Held) -> Iterator[Update]:
             yield update("modify" if place in before else "insert", entry, meter)
 
 
-def _default_change(table: TableInfo, before: _Default, after: _Default) -> Iterator[Update]:
+def _default_change(table: TableStatus, before: _Default, after: _Default) -> Iterator[Update]:
     if before != after:
         action, values, meter = after
         parameters = next(item.params for item in table.actions if item.name == action)

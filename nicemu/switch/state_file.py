@@ -25,7 +25,7 @@ from nicemu.pipeline import (
     RegisterArray,
     Replica,
     Row,
-    TableInfo,
+    TableStatus,
     ir,
 )
 
@@ -100,7 +100,7 @@ def _text_of(engine: Engine) -> str:
     return json.dumps(state_of(engine), indent=2) + "\n"
 
 
-def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
+def _table(engine: Engine, info: TableStatus) -> dict[str, Any]:
     table = engine.table(info.name)
     default, missed = ir.ActionCall(info.default_action, info.default_parameters), table.default_row()
     return {

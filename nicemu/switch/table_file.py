@@ -34,7 +34,7 @@ from nicemu.pipeline import (
     Replica,
     Row,
     TableEntry,
-    TableInfo,
+    TableStatus,
     full_name,
     ir,
     key_name,
@@ -150,7 +150,7 @@ class _TableFile:
             self._check_meter(table, state)
             self._give(self._engine.table(table.name).default_row(), state, is_complete)
 
-    def _insert(self, table: TableInfo, items: Sequence[Located], *, counted: bool) -> None:
+    def _insert(self, table: TableStatus, items: Sequence[Located], *, counted: bool) -> None:
         """Put entries; a table takes many at once sooner than one by one."""
         made = [(item, *self._entry(table, item, counted=counted)) for item in items]
         new = [(item, given, entry) for item, given, entry in made if entry is not None]
@@ -175,7 +175,7 @@ class _TableFile:
         return is_there
 
     def _entry(
-        self, table: TableInfo, item: Located, *, counted: bool
+        self, table: TableStatus, item: Located, *, counted: bool
     ) -> tuple[Mapping[str, Located], TableEntry | None]:
         """Return the parts of an entry, and what is to be put, None for a const one."""
         chosen = ("action", "member", "group", "actions")
@@ -210,7 +210,7 @@ class _TableFile:
             _number(given, "idle_timeout_ns", last=_MAX_63_BITS),
         )
 
-    def _check_meter(self, table: TableInfo, given: Mapping[str, Located]) -> None:
+    def _check_meter(self, table: TableStatus, given: Mapping[str, Located]) -> None:
         if "meter" in given and not self._engine.table(table.name).spec.meter:
             raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
 

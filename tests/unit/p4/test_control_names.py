@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nicemu.p4 import compile_text
-from nicemu.pipeline import TableDescription
+from nicemu.pipeline import TableInfo
 
 TABLE = "table t { actions = { NoAction; } } apply { t.apply(); }"
 OBJECT = "TriggerCounter() c; apply { c.add(1, 1); }"
@@ -111,7 +111,7 @@ def test_what_can_be_told_apart_is_taken(p4: SimpleNamespace, parts: dict[str, s
 
 def test_the_number_of_a_key_may_be_written_with_any_base(p4: SimpleNamespace) -> None:
     parts = "table t { key = { m.mark: exact @id(0x2a); m.flag: exact; } actions = { NoAction; } }"
-    table: TableDescription = compile_text(p4.source("t.apply();", parts)).p4info.tables[0]
+    table: TableInfo = compile_text(p4.source("t.apply();", parts)).p4info.tables[0]
     assert table.keys[0].id == 0x2A
 
 
