@@ -146,18 +146,15 @@ def switch(
     became of the packets.
     """
     alone, interfaces = _split(ports, bool(inputs))
-    if inputs and interfaces:
-        raise click.UsageError("either --in FILE or --port PORT=NAME says where packets come from")
-    if not inputs and not interfaces and p4runtime is None:
-        raise click.UsageError("--in FILE or --port PORT=NAME says where packets come from; or --p4runtime")
-    if inputs and (seconds is not None or p4runtime is not None):
-        raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
-    if inputs and capture is not None:
-        raise click.UsageError("--capture is for interfaces; --out writes what leaves")
-    if p4runtime is None and (device_id is not None or allow_remote):
-        raise click.UsageError("--device-id and --allow-remote say how P4Runtime is served; add --p4runtime")
-    if outputs and not inputs:
-        raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
+    _refuse_contradictions(
+        bool(inputs),
+        bool(interfaces),
+        is_timed=seconds is not None,
+        is_served=p4runtime is not None,
+        says_how_served=device_id is not None or allow_remote,
+        captures=capture is not None,
+        has_outputs=bool(outputs),
+    )
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
     if any(name.endswith("/") for name in files.values()):
@@ -233,6 +230,31 @@ def switch(
             marker.touch()
     if told.is_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _refuse_contradictions(
+    has_inputs: bool,
+    has_interfaces: bool,
+    *,
+    is_timed: bool,
+    is_served: bool,
+    says_how_served: bool,
+    captures: bool,
+    has_outputs: bool,
+) -> None:
+    """Refuse options that go with captures alone or with interfaces alone. Raises: click.UsageError."""
+    if has_inputs and has_interfaces:
+        raise click.UsageError("either --in FILE or --port PORT=NAME says where packets come from")
+    if not has_inputs and not has_interfaces and not is_served:
+        raise click.UsageError("--in FILE or --port PORT=NAME says where packets come from; or --p4runtime")
+    if has_inputs and (is_timed or is_served):
+        raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
+    if has_inputs and captures:
+        raise click.UsageError("--capture is for interfaces; --out writes what leaves")
+    if says_how_served and not is_served:
+        raise click.UsageError("--device-id and --allow-remote say how P4Runtime is served; add --p4runtime")
+    if has_outputs and not has_inputs:
+        raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
 
 
 @dataclass(slots=True)

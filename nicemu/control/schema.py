@@ -100,8 +100,7 @@ class Schema:
         actions = {action.id: ActionSchema(action) for action in p4info.actions}
         types = {meter.table_id: meter.type for meter in p4info.direct_meters}
         self.tables = tuple(
-            TableSchema(info, actions, types.get(info.id, METER_TYPES[0]))
-            for info in p4info.tables
+            TableSchema(info, actions, types.get(info.id, METER_TYPES[0])) for info in p4info.tables
         )
         self._by_id = {table.id: table for table in self.tables}
         self.layouts = data_layouts(p4info)

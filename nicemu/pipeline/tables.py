@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries: what the control plane may put into a table, and which entry a packet's keys match.
+"""Tables: their entries, and which of them a packet's keys match.
 
 Exact tables are one dict; a table with lpm keys is one dict a combination of prefix lengths, the one with the
 longest of the first key first, of these the one with the longest of the second; only tables with a ternary,

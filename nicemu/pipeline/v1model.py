@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions and extern objects of v1model, p4/include/v1model.p4.
+"""The metadata, enums and extern functions of v1model, p4/include/v1model.p4.
 
 Source: p4lang/behavioral-model, "The BMv2 Simple Switch target".
 """
