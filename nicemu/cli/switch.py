@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,8 @@ from .programs import (
 )
 from .progress import Progress, is_terminal
 from .seconds import Seconds
-from .show import JSON_OPTION, print_json
+from .show import JSON_OPTION
+from .switch_summary import SummaryTeller
 
 if TYPE_CHECKING:
     from nicemu.fabric import Port
@@ -193,7 +193,10 @@ def switch(
 
     if tables is not None:
         put_given(running, tables)
-    summary, told = Summary(), _Told(as_json, is_apart=_STDOUT in files.values() or state == Path("-"))
+    summary, told = (
+        Summary(),
+        SummaryTeller(as_json, is_apart=_STDOUT in files.values() or state == Path("-")),
+    )
     marker = _first_run(running)
     if marker is not None:
         told.is_first = True
@@ -216,14 +219,14 @@ def switch(
         except (ProtocolError, UsageError, OSError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
-                _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+                told.tell(summary, time.monotonic() - begun, _is_compiled(running))
                 write_state(running)
             raise
         except KeyboardInterrupt:  # amid a packet, which did not end: what the engine holds is not whole
             told.is_interrupted = True
-            _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+            told.tell(summary, time.monotonic() - begun, _is_compiled(running))
             raise
-        _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+        told.tell(summary, time.monotonic() - begun, _is_compiled(running))
         write_state(running)
     if marker is not None and summary.packets:
         with suppress(OSError):
@@ -255,17 +258,6 @@ def _refuse_contradictions(
         raise click.UsageError("--device-id and --allow-remote say how P4Runtime is served; add --p4runtime")
     if has_outputs and not has_inputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
-
-
-@dataclass(slots=True)
-class _Told:
-    """How it is said what became of the packets: beside other output, where that `is_apart`."""
-
-    as_json: bool
-    is_apart: bool
-    is_interrupted: bool = False
-    is_first: bool = False
-    """Whether functions were compiled while packets passed."""
 
 
 def _first_run(engine: Engine) -> Path | None:
@@ -466,39 +458,3 @@ def _open(name: str, capture: Path | None) -> Port:
     except OSError as error:
         port.close()
         raise UsageError(f"--capture: {path} cannot be written: {error.strerror}") from None
-
-
-def _tell(summary: Summary, seconds: float, is_compiled: bool, told: _Told) -> None:
-    rate = summary.packets / seconds if seconds else 0.0
-    out = {
-        str(to): count for to, count in sorted(summary.out.items(), key=lambda item: str(item[0]).zfill(5))
-    }
-    if told.as_json:
-        print_json(
-            {
-                "packets": summary.packets,
-                "bytes": summary.bytes,
-                "out": out,
-                "with_firmware": summary.with_firmware,
-                "cut": summary.cut,
-                "dropped": dict(sorted(summary.dropped.items())),
-                "seconds": round(seconds, 6),
-                "packets_per_second": round(rate),
-                "engine": "kernel" if is_compiled else "interpreter",
-                "interrupted": told.is_interrupted,
-            },
-            err=told.is_apart,
-        )
-        return
-    how = "" if is_compiled else ", interpreted"
-    how += ", compiling meanwhile" if told.is_first else ""
-    lines = [f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second{how}"]
-    if told.is_interrupted:
-        lines.append("  interrupted: there may be more to come in")
-    lines += [f"  out {to if to == 'host' else f'port {to}'}: {count:,}" for to, count in out.items()]
-    if summary.with_firmware:
-        lines.append(f"  left to the firmware: {summary.with_firmware:,}")
-    if summary.cut:
-        lines.append(f"  cut by the capture, and processed as they are there: {summary.cut:,}")
-    lines += [f"  dropped, {reason}: {count:,}" for reason, count in sorted(summary.dropped.items())]
-    click.echo("\n".join(lines), err=told.is_apart)
