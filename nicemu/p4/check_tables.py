@@ -83,10 +83,10 @@ class TableChecker(MemberChecker):
             self.reporter.error(node.at, f"table {node.name} has no actions", "add actions = { NoAction; }")
         self.beside = "an argument of a table's action"
         for element in node.actions or []:
-            self._action_element(element, table, bound=True)
+            self._listed_action(element, table)
         default = node.default_action
         if default is not None:
-            self._action_element(default, table, bound=False)
+            self._chosen_action(default, table)
             self._not_marked(default, node, "tableonly", "the default action")
         elif any(item.name == NO_ACTION and _is_marked(item, "tableonly") for item in node.actions or ()):
             what = f"table {node.name} has no default action, and {NO_ACTION} is @tableonly"
@@ -206,55 +206,69 @@ class TableChecker(MemberChecker):
             if name and counts[name] > 1:
                 self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
 
-    def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
-        self.evaluate_annotations(element.annotations)
-        listed = table.declaration.actions or []
-        if not bound and any(item.symbol is None and item.name == element.name for item in listed):
-            return  # already reported
+    def _action_named(self, element: syntax.ActionElement) -> ActionSymbol | None:
+        """Return the action that an element names, None if it was reported."""
         symbol = self.find(element, "action")
-        if not isinstance(symbol, ActionSymbol):
-            if symbol is not None:
-                self.reporter.error(element.at, f"{element.name} is no action")
+        if isinstance(symbol, ActionSymbol):
+            element.symbol = symbol
+            return symbol
+        if symbol is not None:
+            self.reporter.error(element.at, f"{element.name} is no action")
+        return None
+
+    def _listed_action(self, element: syntax.ActionElement, table: TableSymbol) -> None:
+        """Check an element of the list of actions, which gives arguments for parameters with a direction."""
+        self.evaluate_annotations(element.annotations)
+        symbol = self._action_named(element)
+        if symbol is None:
             return
-        element.symbol = symbol
         directed = [item for item in symbol.parameters if item.direction]
-        data = [item for item in symbol.parameters if not item.direction]
         as_written = list(element.arguments or [])
-        if not bound and any(
-            other.symbol is symbol and len(other.arguments or ()) != len(directed) for other in listed
-        ):
-            return  # already reported
-        if not bound and _are_missing(element, directed, data):
-            what = f"the arguments that the list of actions gives {element.name} are missing"
-            self.reporter.error(element.at, what, "write them here, too")
-            return
-        self.arrange(element, directed if bound else symbol.parameters, f"action {element.name}")
-        if bound and _is_order_meant(as_written, element.arguments or [], directed):
+        self.arrange(element, directed, f"action {element.name}")
+        if _is_order_meant(as_written, element.arguments or [], directed):
             what = (
                 "arguments by name in an order that matters, and is not the parameters', in a list of actions"
             )
             self.reporter.unsupported(element.at, what, "write them in the order of the parameters")
-        given = element.arguments or []
-        if bound:
-            if _is_marked(element, "tableonly") and _is_marked(element, "defaultonly"):
-                what = f"action {element.name} is @tableonly and @defaultonly: nothing may have it"
-                self.reporter.error(element.at, what, "remove one")
-            if element.name in table.actions:
-                self.reporter.error(element.at, f"action {element.name} stands in the list twice")
-            table.actions[element.name] = symbol
-            self.count_call(element.at, symbol.calls)
-            for item, written in zip(symbol.parameters, symbol.declaration.parameters, strict=True):
-                if item.direction and not written.direction:
-                    what = f"action {element.name} has {item.type} as action data"
-                    self.reporter.error(element.at, f"{what}; a table holds numbers", "give it a direction")
-                    return
-            if element.arguments is not None and len(given) > len(directed):
-                hint = "the control plane gives the parameters without a direction"
-                takes = f"{element.name} takes {counted(len(directed), 'argument')} here"
-                self.reporter.error(element.at, takes, hint)
+        if _is_marked(element, "tableonly") and _is_marked(element, "defaultonly"):
+            what = f"action {element.name} is @tableonly and @defaultonly: nothing may have it"
+            self.reporter.error(element.at, what, "remove one")
+        if element.name in table.actions:
+            self.reporter.error(element.at, f"action {element.name} stands in the list twice")
+        table.actions[element.name] = symbol
+        self.count_call(element.at, symbol.calls)
+        for item, written in zip(symbol.parameters, symbol.declaration.parameters, strict=True):
+            if item.direction and not written.direction:
+                what = f"action {element.name} has {item.type} as action data"
+                self.reporter.error(element.at, f"{what}; a table holds numbers", "give it a direction")
                 return
-            self.arguments(given, directed, f"action {element.name}", element)
+        given = element.arguments or []
+        if len(given) > len(directed):
+            hint = "the control plane gives the parameters without a direction"
+            takes = f"{element.name} takes {counted(len(directed), 'argument')} here"
+            self.reporter.error(element.at, takes, hint)
             return
+        self.arguments(given, directed, f"action {element.name}", element)
+
+    def _chosen_action(self, element: syntax.ActionElement, table: TableSymbol) -> None:
+        """Check the action of an entry or a miss, which is of the list, and gives all its arguments."""
+        self.evaluate_annotations(element.annotations)
+        listed = table.declaration.actions or []
+        if any(item.symbol is None and item.name == element.name for item in listed):
+            return  # already reported
+        symbol = self._action_named(element)
+        if symbol is None:
+            return
+        directed = [item for item in symbol.parameters if item.direction]
+        data = [item for item in symbol.parameters if not item.direction]
+        if any(other.symbol is symbol and len(other.arguments or ()) != len(directed) for other in listed):
+            return  # already reported
+        if _are_missing(element, directed, data):
+            what = f"the arguments that the list of actions gives {element.name} are missing"
+            self.reporter.error(element.at, what, "write them here, too")
+            return
+        self.arrange(element, symbol.parameters, f"action {element.name}")
+        given = element.arguments or []
         if element.name not in table.actions:
             hint = did_you_mean(element.name, table.actions)
             self.reporter.error(
@@ -294,7 +308,7 @@ class TableChecker(MemberChecker):
             self.keysets(
                 entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
             )
-            self._action_element(entry.action, table, bound=False)
+            self._chosen_action(entry.action, table)
             self._not_marked(entry.action, node, "defaultonly", "an entry")
             for note in entry.annotations:
                 if note.name == "priority" and not (len(note.tokens) == 1 and note.tokens[0].isdecimal()):
