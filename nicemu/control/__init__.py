@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
-    from .pipeline_config import ir_reader
+    from .pipeline_config import ProgramReader, ir_reader
     from .pipeline_loader import TOOLS_ROLE, load_pipeline
     from .schema import TableSchema
     from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
     from .target import PipelineTarget
+    from .text_values import TextValues
+    from .texts import Texts
     from .value_text import parse_match, parse_value
 
 _HOMES = {
@@ -31,6 +33,7 @@ _HOMES = {
     "P4RuntimeServer": "p4runtime_server",
     "checked_address": "addresses",
     "PipelineTarget": "target",
+    "ProgramReader": "pipeline_config",
     "Place": "object_client",
     "ReadEntry": "p4runtime_client",
     "Received": "stream_client",
@@ -38,6 +41,8 @@ _HOMES = {
     "ReceivedIdle": "stream_client",
     "ReceivedPacket": "stream_client",
     "TableSchema": "schema",
+    "TextValues": "text_values",
+    "Texts": "texts",
     "Update": "p4runtime_client",
     "call_json": "entry_text",
     "choice_json": "entry_text",
@@ -65,12 +70,15 @@ __all__ = [
     "P4RuntimeServer",
     "PipelineTarget",
     "Place",
+    "ProgramReader",
     "ReadEntry",
     "Received",
     "ReceivedDigests",
     "ReceivedIdle",
     "ReceivedPacket",
     "TableSchema",
+    "TextValues",
+    "Texts",
     "Update",
     "call_json",
     "checked_address",

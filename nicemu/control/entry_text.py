@@ -22,6 +22,7 @@ from nicemu.pipeline import (
     ir,
 )
 
+from .text_values import TextValues
 from .value_text import ANY, TEXT_BITS, text_of
 
 _SMALL_BITS = 16
@@ -66,22 +67,39 @@ def match_text(match: Match, width_bits: int) -> str:
             return f"{number_text(low, width_bits)}..{number_text(high, width_bits)}"
 
 
-def matches_json(keys: Sequence[KeyInfo], matches: Sequence[Match]) -> dict[str, str]:
-    """Return matches by the names of their keys."""
-    return {key.name: match_text(match, key.width) for key, match in zip(keys, matches, strict=True)}
+def matches_json(
+    keys: Sequence[KeyInfo], matches: Sequence[Match], values: TextValues | None = None
+) -> dict[str, str]:
+    """Return matches by the names of their keys; `values` has the texts that stand for numbers."""
+
+    def shown(key: KeyInfo, match: Match) -> str:
+        if values is not None and key.type_name in values:
+            match match:
+                case Exact(value) | Optional(int(value)):
+                    return values.text(key.type_name, value)
+        return match_text(match, key.width)
+
+    return {key.name: shown(key, match) for key, match in zip(keys, matches, strict=True)}
 
 
-def call_json(actions: Iterable[NamedAction], call: ir.ActionCall) -> dict[str, Any]:
-    """Return an action with its data by name."""
+def call_json(
+    actions: Iterable[NamedAction], call: ir.ActionCall, values: TextValues | None = None
+) -> dict[str, Any]:
+    """Return an action with its data by name; `values` as for `matches_json`."""
+
+    def shown(param: ParameterInfo, value: int) -> str:
+        if values is not None and param.type_name in values:
+            return values.text(param.type_name, value)
+        return number_text(value, param.width)
+
     params = next(action.params for action in actions if action.name == call.action)
     pairs = zip(params, call.parameters, strict=True)
-    return {
-        "name": call.action,
-        "parameters": {param.name: number_text(value, param.width) for param, value in pairs},
-    }
+    return {"name": call.action, "parameters": {param.name: shown(param, value) for param, value in pairs}}
 
 
-def choice_json(actions: Sequence[NamedAction], entry: TableEntry) -> Mapping[str, Any]:
+def choice_json(
+    actions: Sequence[NamedAction], entry: TableEntry, values: TextValues | None = None
+) -> Mapping[str, Any]:
     """Return what an entry runs: under one of action, member, group and actions."""
     match entry.choice:
         case Member(number):
@@ -89,17 +107,23 @@ def choice_json(actions: Sequence[NamedAction], entry: TableEntry) -> Mapping[st
         case Group(number):
             return {"group": number}
         case ActionSet(calls):
-            return {"actions": [{**call_json(actions, call), "weight": weight} for call, weight in calls]}
+            told = [{**call_json(actions, call, values), "weight": weight} for call, weight in calls]
+            return {"actions": told}
         case _:
-            return {"action": call_json(actions, ir.ActionCall(entry.action, entry.parameters))}
+            return {"action": call_json(actions, ir.ActionCall(entry.action, entry.parameters), values)}
 
 
-def entry_json(keys: Sequence[KeyInfo], actions: Sequence[NamedAction], entry: TableEntry) -> dict[str, Any]:
-    """Return an entry of a table with these keys and actions."""
+def entry_json(
+    keys: Sequence[KeyInfo],
+    actions: Sequence[NamedAction],
+    entry: TableEntry,
+    values: TextValues | None = None,
+) -> dict[str, Any]:
+    """Return an entry of a table with these keys and actions; `values` as for `matches_json`."""
     timeout = {"idle_timeout_ns": entry.idle_timeout_ns} if entry.idle_timeout_ns else {}
     return {
-        "keys": matches_json(keys, entry.matches),
+        "keys": matches_json(keys, entry.matches, values),
         "priority": entry.priority,
-        **choice_json(actions, entry),
+        **choice_json(actions, entry, values),
         **timeout,
     }

@@ -20,6 +20,7 @@ from nicemu.pipeline import (
     Match,
     MeterConfig,
     P4Info,
+    Program,
     TableEntry,
     p4info_of,
     program_of_json,
@@ -35,6 +36,7 @@ from .object_client import ObjectClient
 from .schema import Schema, TableSchema, parameter_of
 from .stream import uint128
 from .stream_client import Received, ReceivedDigests, acknowledgement, packet_out_message, received
+from .texts import Texts
 from .value_text import match_anything, parse_match, parse_value
 
 UPDATES_PER_REQUEST = 1_000
@@ -205,6 +207,13 @@ class P4RuntimeClient:
             self._connected().call("Capabilities", messages().CapabilitiesRequest()).p4runtime_api_version
         )
 
+    def speak_as(self, program: Program, texts: Texts) -> None:
+        """Take and give the values that the running program has, in the place of those that controllers see.
+
+        `texts` says which texts stand for which numbers, and learns those that are read.
+        """
+        self._schema = Schema(p4info_of(program), texts)
+
     # Entries
 
     @within_fields
@@ -272,6 +281,8 @@ class P4RuntimeClient:
         not exist; in the latter case nothing was sent.
         """
         encoded = [self._update_message(update) for update in updates]
+        for message in encoded:
+            self._give(message.entity)
         outcomes: list[ControlError | None] = []
         for start in range(0, len(encoded), UPDATES_PER_REQUEST):
             part = encoded[start : start + UPDATES_PER_REQUEST]
@@ -307,7 +318,7 @@ class P4RuntimeClient:
             query.meter_config.SetInParent()
         found = []
         for response in self._connected().call_for_stream("Read", request):
-            found += [_read_entry(entity.table_entry, schema) for entity in response.entities]
+            found += [_read_entry(self._taken(entity).table_entry, schema) for entity in response.entities]
         return found
 
     # Objects
@@ -367,7 +378,19 @@ class P4RuntimeClient:
 
     # Requests
 
+    def _give(self, entity: Message) -> None:
+        """Have what is about to be sent have the values that controllers give."""
+        if self._schema is not None and self._schema.translator is not None:
+            self._schema.translator.outgoing(entity)
+
+    def _taken(self, entity: Message) -> Message:
+        """Return what has been read with the values that this client is to have."""
+        if self._schema is None or self._schema.translator is None:
+            return entity
+        return self._schema.translator.incoming(entity, allot=True)
+
     def _write_one(self, update: Message) -> None:
+        self._give(update.entity)
         request = messages().WriteRequest(device_id=self._device_id, role=self._role, updates=[update])
         request.election_id.CopyFrom(uint128(self._election_id))
         self._primary().call("Write", request)
@@ -375,7 +398,7 @@ class P4RuntimeClient:
     def _read_all(self, entity: Message) -> Iterator[Message]:
         request = messages().ReadRequest(device_id=self._device_id, entities=[entity])
         for response in self._connected().call_for_stream("Read", request):
-            yield from response.entities
+            yield from map(self._taken, response.entities)
 
     def _update_message(self, update: Update) -> Message:
         if update.kind not in _UPDATES:

@@ -2,9 +2,9 @@
 """Texts that stand for values of translated types.
 
 A text stands for a number from its first use on: in decimal digits for the number that it says, else for the
-smallest one that no text stands for yet. A program that takes over entries takes over what their texts mean;
-where no number is left, those that nothing names any more are given back. To show a number gives it no text:
-what packets bring uses nothing up.
+smallest one that no text stands for yet, and 0, which is also what was never written, last. A program that
+takes over entries takes over what their texts mean; where no number is left, those that nothing names any
+more are given back. To show a number gives it no text: what packets bring uses nothing up.
 Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Translation".
 """
 
@@ -39,7 +39,7 @@ class NoNumberLeftError(ControlError):
 class _Texts:
     numbers: dict[bytes, int] = field(default_factory=dict)
     texts: dict[int, bytes] = field(default_factory=dict)
-    next_free: int = 0
+    next_free: int = 1
 
     def keep(self, text: bytes, number: int) -> None:
         """Let a text stand for a number; one more than there may be goes on saying its number."""
@@ -55,7 +55,7 @@ class _Texts:
         """Give the number of a text back."""
         number = self.numbers.pop(text)
         del self.texts[number]
-        self.next_free = min(self.next_free, number)
+        self.next_free = min(self.next_free, max(number, 1))
 
 
 _NONE = _Texts()
@@ -203,6 +203,8 @@ class Texts:
     def _allotted(self, known: _Texts, width: int, what: str) -> int:
         while known.next_free in known.texts:
             known.next_free += 1
+        if known.next_free >> width and 0 not in known.texts:
+            return 0
         if known.next_free >> width or len(known.texts) >= MAX_TEXTS:
             raise NoNumberLeftError(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,

@@ -46,13 +46,15 @@ class KeysetChecker(DeclarationChecker):
         if value_set is not None:
             self._check_value_set(case, value_set, [part for kind in kinds for part in parts_of(kind)])
             return
-        if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
+        is_any = len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet)
+        if is_any and isinstance(case, syntax.SelectLabel):
             case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
         if len(kinds) == 1 and isinstance(kinds[0], CompositeType) and len(case.keysets) > 1:
             kinds = list(kinds[0].fields.values())
         if len(case.keysets) != len(kinds):
             given, wanted = counted(len(case.keysets), "keyset"), counted(len(kinds), "key")
-            self.reporter.error(case.at, f"{given} for {wanted}")
+            hint = f"write ({', '.join('_' * len(kinds))})" if is_any and kinds else ""
+            self.reporter.error(case.at, f"{given} for {wanted}", hint)
             kinds = [UNKNOWN for _ in kinds]
         spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
         case.keysets = [keyset for keyset, _ in spread]

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from nicemu.control import P4RuntimeClient
+from nicemu.control import P4RuntimeClient, ProgramReader, Texts
 from nicemu.errors import ControlError, UsageError
 from nicemu.pipeline import (
     ActionProfile,
@@ -16,29 +14,33 @@ from nicemu.pipeline import (
     Program,
     RegisterArray,
     Table,
-    program_of_json,
+    TableStatus,
 )
 
 from .table_file import empty
 
 
-def mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = program_of_json) -> Engine:
+def mirror(client: P4RuntimeClient, reader: ProgramReader, texts: Texts) -> Engine:
     """Return an engine that runs the program that a client reads, with its entries, members and groups.
 
-    `reader` makes the program of what the server has of it. Raises: UsageError where it makes none;
-    ControlError for what cannot be read, or does not fit together because others write meanwhile.
+    From then on the client has the program's values, and `texts` those that stand for numbers. Tables that
+    controllers are not shown hold what the program says. `reader` makes the program of what the server has of
+    it. Raises: UsageError where it makes none; ControlError for what cannot be read, or does not fit together
+    because others write meanwhile.
     """
     engine = Engine()
-    engine.load(_program_of(client, reader))
+    program = _program_of(client, reader)
+    engine.load(program)
+    client.speak_as(program, texts)
     _take_tables(client, engine)
     return engine
 
 
-def whole_mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = program_of_json) -> Engine:
+def whole_mirror(client: P4RuntimeClient, reader: ProgramReader, texts: Texts) -> Engine:
     """As `mirror`, with all else that the program holds: counts, counters, meters, registers, value sets,
     multicast groups and clone sessions.
     """
-    engine = mirror(client, reader)
+    engine = mirror(client, reader, texts)
     objects = client.objects
     for name, array in engine.objects.states.items():
         match array:
@@ -50,7 +52,7 @@ def whole_mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = p
                     array.configure(index, config, now_ns=0)
             case RegisterArray():
                 array.values.update(objects.register_values(name))
-    for table in engine.tables():
+    for table in shown_tables(client, engine):
         _take_counts(client, engine.table(table.name))
     for name, held in engine.objects.value_sets.items():
         held.replace(objects.value_set(name))
@@ -61,10 +63,16 @@ def whole_mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = p
     return engine
 
 
-def _program_of(client: P4RuntimeClient, reader: Callable[[bytes], Program]) -> Program:
+def shown_tables(client: P4RuntimeClient, engine: Engine) -> list[TableStatus]:
+    """Return the tables of an engine that a client may see: those that are not @hidden."""
+    names = {table.name for table in client.tables()}
+    return [table for table in engine.tables() if table.name in names]
+
+
+def _program_of(client: P4RuntimeClient, reader: ProgramReader) -> Program:
     data = client.device_config()
     try:
-        return reader(data)
+        return reader(data, client.p4info())
     except ControlError as error:
         what = "the server's program is none that a file of tables can be tried on; write single entries"
         raise UsageError(f"{what} (nicemu table add): {error}") from error
@@ -80,7 +88,7 @@ def _take_tables(client: P4RuntimeClient, engine: Engine) -> None:
         most = client.objects.max_sizes(profile.name)
         for number, members in client.objects.groups(profile.name).items():
             profile.insert_group(number, members, most.get(number, 0))
-    for table in engine.tables():
+    for table in shown_tables(client, engine):
         empty(engine, table.name)
         held = engine.table(table.name)
         found = [item for item in client.read(table.name, meters=True) if not item.const]

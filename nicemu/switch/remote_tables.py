@@ -12,21 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nicemu.control import ObjectClient, P4RuntimeClient, Update
+from nicemu.control import ObjectClient, P4RuntimeClient, ProgramReader, Texts, Update, ir_reader
+from nicemu.errors import UsageError
 from nicemu.pipeline import (
     ActionProfile,
     CounterArray,
     Engine,
     MeterArray,
     MeterConfig,
-    Program,
     TableEntry,
     TableStatus,
     plain,
-    program_of_json,
 )
 
-from .mirror import action_profiles, mirror, whole_mirror
+from .mirror import action_profiles, mirror, shown_tables, whole_mirror
 from .state_file import writing_state
 from .table_file import Put, put_file
 
@@ -51,21 +50,29 @@ def apply_tables(
     client: P4RuntimeClient,
     path: Path,
     tell: Callable[[int], None] = lambda entries: None,
-    reader: Callable[[bytes], Program] = program_of_json,
+    reader: ProgramReader | None = None,
 ) -> Applied:
     """Have the program that a client controls hold what a file says; return what that changed.
 
     Entries that the file does not name stay, but for those of tables that it calls complete; so do counts.
-    `reader` makes the program of what the server has of it.
+    `reader` makes the program of what the server has of it, and of its P4Info.
     Raises: UsageError with the place of a fault, or where nothing can be made of the program; ControlError
     for what the server refuses, which another client may have changed: what was written before stays.
     """
-    engine = mirror(client, reader)
+    texts = Texts()
+    engine = mirror(client, reader or ir_reader, texts)
     tables = engine.tables()
     before = {table.name: _entries(engine, table) for table in tables}
     defaults = {table.name: _default(engine, table) for table in tables}
     profiles = _profiles(engine)
-    put = put_file(engine, path, tell, replacing=True)
+    put = put_file(engine, path, tell, replacing=True, texts=texts)
+    shown = {table.name for table in shown_tables(client, engine)}
+    for table in engine.tables():
+        if table.name not in shown and (before[table.name], defaults[table.name]) != (
+            _entries(engine, table),
+            _default(engine, table),
+        ):
+            raise UsageError(f"{path}: table {table.name} is @hidden, and no controller can change it")
     others = _write_profiles(client.objects, engine, profiles)
     updates = [
         update
@@ -83,16 +90,15 @@ def apply_tables(
     return Applied(kinds.count("insert"), kinds.count("modify"), kinds.count("delete"), others)
 
 
-def save_tables(
-    client: P4RuntimeClient, path: Path, reader: Callable[[bytes], Program] = program_of_json
-) -> int:
+def save_tables(client: P4RuntimeClient, path: Path, reader: ProgramReader | None = None) -> int:
     """Write what the program that a client reads holds to a file that `apply_tables` takes; return how many
     entries that are. The file, "-" for the standard output, is written whole or not at all.
 
     Colours of meters are not in it. Raises: as `apply_tables`; UsageError if the file cannot be written.
     """
-    with writing_state(path) as write:
-        engine = whole_mirror(client, reader)
+    texts = Texts()
+    with writing_state(path, texts) as write:
+        engine = whole_mirror(client, reader or ir_reader, texts)
         write(engine)
     return sum(table.entry_count for table in engine.tables())
 

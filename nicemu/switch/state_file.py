@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nicemu.control import call_json, entry_json, matches_json, number_text
+from nicemu.control import Texts, TextValues, call_json, entry_json, matches_json, number_text
 from nicemu.errors import UsageError
 from nicemu.pipeline import (
     UNCOUNTED,
@@ -27,18 +27,23 @@ from nicemu.pipeline import (
     Row,
     TableStatus,
     ir,
+    p4info_of,
 )
 
 from .meter_text import meter_json
 
 
-def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
-    """Return what the running program of an engine holds: a list for each part that has something."""
+def state_of(engine: Engine, texts: Texts | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Return what the running program of an engine holds: a list for each part that has something.
+
+    `texts` are those that stand for numbers; without them these are digits.
+    """
+    values = TextValues(engine.program, texts)
     parts = {
-        "action_profiles": _profiles(engine),
-        "tables": [_table(engine, table) for table in engine.tables()],
-        "value_sets": _value_sets(engine),
-        "registers": _registers(engine),
+        "action_profiles": _profiles(engine, values),
+        "tables": [_table(engine, table, values) for table in engine.tables()],
+        "value_sets": _value_sets(engine, values),
+        "registers": _registers(engine, values),
         "counters": _counters(engine),
         "meters": _meters(engine),
         "multicast_groups": [
@@ -58,13 +63,14 @@ def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
 
 
 @contextmanager
-def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
-    """Yield what writes the state of an engine to a file, "-" for the standard output, whole or not at all.
+def writing_state(path: Path, texts: Texts | None = None) -> Iterator[Callable[[Engine], None]]:
+    """Yield what writes the state of an engine to a file, "-" for the standard output, whole or not at all;
+    `texts` as for `state_of`.
 
     Raises: UsageError if it cannot be written, where that is known before anything else is done.
     """
     if str(path) == "-":
-        yield lambda engine: print(_text_of(engine), end="")
+        yield lambda engine: print(_text_of(engine, texts), end="")
         return
     if path.is_dir():
         raise UsageError(f"{path} cannot be written: it is a folder; name a file in it")
@@ -74,7 +80,7 @@ def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
 
     def write(engine: Engine) -> None:
         with _told(path):
-            scratch.write_text(_text_of(engine), encoding="utf-8")
+            scratch.write_text(_text_of(engine, texts), encoding="utf-8")
             if is_plain:
                 os.replace(scratch, path)
 
@@ -96,11 +102,11 @@ def _told(path: Path) -> Iterator[None]:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _text_of(engine: Engine) -> str:
-    return json.dumps(state_of(engine), indent=2) + "\n"
+def _text_of(engine: Engine, texts: Texts | None) -> str:
+    return json.dumps(state_of(engine, texts), indent=2) + "\n"
 
 
-def _table(engine: Engine, info: TableStatus) -> dict[str, Any]:
+def _table(engine: Engine, info: TableStatus, values: TextValues) -> dict[str, Any]:
     table = engine.table(info.name)
     default, missed = ir.ActionCall(info.default_action, info.default_parameters), table.default_row()
     return {
@@ -111,7 +117,7 @@ def _table(engine: Engine, info: TableStatus) -> dict[str, Any]:
         "complete": True,
         "entries": [
             {
-                **entry_json(info.keys, info.actions, row.entry),
+                **entry_json(info.keys, info.actions, row.entry, values),
                 "const": table.is_const(row.entry),
                 "hits": row.hits,
                 "bytes": row.bytes,
@@ -119,29 +125,45 @@ def _table(engine: Engine, info: TableStatus) -> dict[str, Any]:
             }
             for row in table.rows()
         ],
-        "default": call_json(info.actions, default),
+        "default": call_json(info.actions, default, values),
         "default_entry": {"hits": missed.hits, "bytes": missed.bytes, **_direct_meter(missed)},
     }
 
 
-def _registers(engine: Engine) -> list[dict[str, Any]]:
+def _registers(engine: Engine, values: TextValues) -> list[dict[str, Any]]:
     found = []
+    type_names = register_type_names(engine)
     for name, array in engine.objects.states.items():
         if isinstance(array, RegisterArray):
             held = (
                 array.values if array.others is None else {n: array.read(n, None) for n in range(array.size)}
             )
-            values = {
-                str(index): _value_json(engine, array.type, value)
+            told = {
+                str(index): _value_json(engine, array.type, type_names.get(name, ""), value, values)
                 for index, value in sorted(held.items())
                 if value
             }
-            if values:
-                found.append({"register": name, "values": values})
+            if told:
+                found.append({"register": name, "values": told})
     return found
 
 
-def _value_json(engine: Engine, kind: ir.Type, value: Any) -> Any:  # noqa: ANN401 - what a register holds
+def register_type_names(engine: Engine) -> dict[str, str]:
+    """Return the names of the new types and enums that registers are of, by the names of the registers."""
+    return (
+        {item.name: item.type_name for item in p4info_of(engine.program).registers} if engine.program else {}
+    )
+
+
+def _value_json(
+    engine: Engine,
+    kind: ir.Type,
+    type_name: str,
+    value: Any,  # noqa: ANN401 - what a register holds
+    values: TextValues,
+) -> Any:  # noqa: ANN401 - as JSON has it
+    if type_name in values:
+        return values.text(type_name, value)
     if isinstance(kind, ir.Bool):
         return bool(value)
     if isinstance(kind, ir.ErrorCode):
@@ -152,7 +174,10 @@ def _value_json(engine: Engine, kind: ir.Type, value: Any) -> Any:  # noqa: ANN4
     if isinstance(kind, ir.Named) and isinstance(value, dict):
         assert engine.program is not None
         parts = next(struct.fields for struct in engine.program.structs if struct.name == kind.name)
-        return {part.name: _value_json(engine, part.type, value[part.name]) for part in parts}
+        return {
+            part.name: _value_json(engine, part.type, part.type_name, value[part.name], values)
+            for part in parts
+        }
     return str(value)
 
 
@@ -194,13 +219,13 @@ def _direct_meter(row: Row) -> dict[str, Any]:
     return {"meter": meter} if meter else {}
 
 
-def _profiles(engine: Engine) -> list[dict[str, Any]]:
+def _profiles(engine: Engine, values: TextValues) -> list[dict[str, Any]]:
     actions = {action.name: action for table in engine.tables() for action in table.actions}
     return [
         {
             "profile": name,
             "members": [
-                {"member": member, "action": call_json(list(actions.values()), call)}
+                {"member": member, "action": call_json(list(actions.values()), call, values)}
                 for member, call in sorted(profile.members.items())
             ],
             "groups": [
@@ -217,9 +242,12 @@ def _profiles(engine: Engine) -> list[dict[str, Any]]:
     ]
 
 
-def _value_sets(engine: Engine) -> list[dict[str, Any]]:
+def _value_sets(engine: Engine, values: TextValues) -> list[dict[str, Any]]:
     return [
-        {"value_set": name, "members": [matches_json(found.keys, member) for member in found.members]}
+        {
+            "value_set": name,
+            "members": [matches_json(found.keys, member, values) for member in found.members],
+        }
         for name, found in engine.objects.value_sets.items()
         if found.members
     ]

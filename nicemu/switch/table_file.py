@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nicemu.control import parse_match, parse_value
+from nicemu.control import Texts, TextValues, parse_match, parse_value
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.garbage import garbage_waits
 from nicemu.pipeline import (
@@ -42,6 +42,7 @@ from nicemu.pipeline import (
 
 from .located import Located, read_document
 from .meter_text import give_meter
+from .state_file import register_type_names
 
 _COUNTED = ("hits", "bytes")
 _LOOKUPS = ("hits", "misses")
@@ -53,14 +54,20 @@ _MAX_31_BITS = (1 << 31) - 1
 _MAX_32_BITS = (1 << 32) - 1
 _MAX_63_BITS = (1 << 63) - 1
 _MAX_64_BITS = (1 << 64) - 1
+_MAY_BE_TEXTS = ("exact", "optional")
+"""Kinds of keys that controllers may give texts for."""
 _AT_ONCE = 4096
 """Entries that a table is given at once."""
 
 
 @dataclass(slots=True)
 class Put:
-    """How many entries a file held, and what else it names: arrays with an index each, the others alone."""
+    """How many entries a file held, and what else it names: arrays with an index each, the others alone.
 
+    `texts` are those that stand for numbers of the program from then on.
+    """
+
+    texts: Texts = field(default_factory=Texts)
     entries: int = 0
     places: list[tuple[str, int]] = field(default_factory=list)
     value_sets: list[str] = field(default_factory=list)
@@ -78,31 +85,40 @@ def put_tables(engine: Engine, path: Path, tell: Callable[[int], None] = lambda 
 
 
 def put_file(
-    engine: Engine, path: Path, tell: Callable[[int], None] = lambda entries: None, *, replacing: bool = False
+    engine: Engine,
+    path: Path,
+    tell: Callable[[int], None] = lambda entries: None,
+    *,
+    replacing: bool = False,
+    texts: Texts | None = None,
 ) -> Put:
     """As `put_tables`, and return what was put; entries, members and groups that are there are an error
-    unless the file's are `replacing` them.
+    unless the file's are `replacing` them. `texts` are those that stand for numbers already.
     """
     with garbage_waits():
         document = read_document(path)
         if isinstance(document.value, list):
             document = Located({"tables": document.value}, document.file)
-        return _TableFile(engine, tell, replacing).put(document)
+        return _TableFile(engine, tell, replacing, texts).put(document)
 
 
 class _TableFile:
     """What is put where; the parts take effect in the order in which they need each other."""
 
-    def __init__(self, engine: Engine, tell: Callable[[int], None], replacing: bool) -> None:
+    def __init__(
+        self, engine: Engine, tell: Callable[[int], None], replacing: bool, texts: Texts | None
+    ) -> None:
         self._engine, self._tell, self._replacing = engine, tell, replacing
         self._tables = {table.name: table for table in engine.tables()}
         self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
+        self._type_names = register_type_names(engine)
         self._errors = engine.program.errors if engine.program else ()
         self._actions: dict[str, dict[str, ActionInfo]] = {}
         """The actions of tables and profiles, by their owner and by what they are called in the file."""
         self._names: dict[tuple[str, str], str] = {}
         """The whole names of keys, likewise."""
-        self._put = Put()
+        self._values = TextValues(engine.program, texts)
+        self._put = Put(self._values.texts)
         self._given: set[tuple[str, Hashable]] = set()
         """What the file has given, by its owner, where it is to replace what is there."""
         self._written: dict[tuple[str, Hashable], str] = {}
@@ -238,6 +254,8 @@ class _TableFile:
                 raise item.fault(f"lacks {key.name}, an exact key")
             with part or item:
                 value = part.number_or_text(is_bool=isinstance(key.type, ir.Bool)) if part else "*"
+                if value != "*" and key.type_name in self._values and key.match_kind in _MAY_BE_TEXTS:
+                    value = self._values.number(key.type_name, value, key.name)
                 matches.append(parse_match(value, key.match_kind, key.width, key.name, key.type))
         return tuple(matches)
 
@@ -258,6 +276,8 @@ class _TableFile:
         for param in action.params:
             given_value = held[param.name].number_or_text(is_bool=isinstance(param.type, ir.Bool))
             with held[param.name]:
+                if param.type_name in self._values:
+                    given_value = self._values.number(param.type_name, given_value, param.name)
                 numbers.append(parse_value(given_value, param.width, param.name, param.type))
         return ir.ActionCall(action.name, tuple(numbers))
 
@@ -317,9 +337,12 @@ class _TableFile:
             register = self._engine.objects.register(given["register"].word())
         for index, value in self._places(register, given["values"]):
             with value:
-                register.write(index, self._stored(register.type, value))
+                type_name = self._type_names.get(register.name, "")
+                register.write(index, self._stored(register.type, type_name, value))
 
-    def _stored(self, kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
+    def _stored(self, kind: ir.Type, type_name: str, item: Located) -> Any:  # noqa: ANN401 - what a register holds
+        if type_name in self._values:
+            return self._values.number(type_name, item.number_or_text(), "the value")
         if isinstance(kind, ir.Bits) and not kind.signed:
             return parse_value(item.number_or_text(), kind.width, "the value")
         if isinstance(kind, ir.Bool):
@@ -333,7 +356,7 @@ class _TableFile:
         if isinstance(kind, ir.Named) and kind.name in self._structs:
             parts = self._structs[kind.name].fields
             given = item.members([part.name for part in parts])
-            return {part.name: self._stored(part.type, given[part.name]) for part in parts}
+            return {part.name: self._stored(part.type, part.type_name, given[part.name]) for part in parts}
         raise item.fault(f"is no value of {kind} that can be written here")
 
     def _counter(self, item: Located) -> None:

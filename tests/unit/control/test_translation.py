@@ -101,8 +101,8 @@ def test_texts_stand_for_numbers_in_the_order_of_their_first_use(controller: Con
     eth0 = entry(controller, "named", exact(b"eth0"), action=send(controller, b"eth1", b"\7"))
     assert [insert(controller, message) for message in (eth1, eth0)] == [None, None]
     assert controller.engine.read("named") == [
-        TableEntry((Exact(0),), "I.send", (1, 7)),
-        TableEntry((Exact(1),), "I.send", (0, 7)),
+        TableEntry((Exact(1),), "I.send", (2, 7)),
+        TableEntry((Exact(2),), "I.send", (1, 7)),
     ]
     assert controller.read("table_entry", {"table_id": eth1.table_id}) == [eth1, eth0]
     assert controller.read("table_entry", eth0) == [eth0]
@@ -122,7 +122,7 @@ def test_what_stands_for_nothing_is_not_found_and_gets_no_number(controller: Con
     with pytest.raises(UnknownTextError):
         controller.read("direct_counter_entry", {"table_entry": unknown})
     assert insert(controller, entry(controller, "named", exact(b"eth0"))) is None
-    assert controller.engine.read("named")[0].matches == (Exact(0),)
+    assert controller.engine.read("named")[0].matches == (Exact(1),)
 
 
 @pytest.mark.parametrize("atomicity", [0, 1])
@@ -166,7 +166,7 @@ def test_numbers_are_the_same_in_another_width(controller: Controller) -> None:
     ranged = entry(controller, "ranged", {"range": {"low": b"\5", "high": b"\5"}}, priority=1)
     assert [insert(controller, message) for message in (maybe, routed, ranged)] == [None, None, None]
     (held,) = controller.engine.read("maybe")
-    assert held.matches == (Optional(0), Ternary(0x105, 0x1FF))
+    assert held.matches == (Optional(1), Ternary(0x105, 0x1FF))
     assert controller.engine.read("routed")[0].matches == (Lpm(5, 9),)
     for message in (maybe, routed, ranged):
         assert controller.read("table_entry", {"table_id": message.table_id}) == [message]
@@ -199,19 +199,19 @@ def test_a_match_that_cannot_be_translated_is_unimplemented(
 def test_registers_and_value_sets_hold_texts(controller: Controller) -> None:
     register = {"register_id": controller.id("register", "names"), "index": {"index": 2}}
     assert controller.write(MODIFY, "register_entry", {**register, "data": {"bitstring": b"up"}}) is None
-    assert controller.engine.objects.register("names").values == {2: 0}
+    assert controller.engine.objects.register("names").values == {2: 1}
     assert controller.read("register_entry", register)[0].data.bitstring == b"up"
     pair = {"struct": {"members": [{"bitstring": b"down"}, {"bitstring": b"\5"}]}}
     pairs = {"register_id": controller.id("register", "pairs"), "index": {"index": 1}}
     assert controller.write(MODIFY, "register_entry", {**pairs, "data": pair}) is None
-    assert controller.engine.objects.register("pairs").values == {1: {"name": 1, "port": 5}}
+    assert controller.engine.objects.register("pairs").values == {1: {"name": 2, "port": 5}}
     assert controller.read("register_entry", pairs)[0].data == messages().P4Data(**pair)
     known = {
         "value_set_id": controller.id("value set", "known"),
         "members": [{"match": [{"field_id": 1, "exact": {"value": b"down"}}]}],
     }
     assert controller.write(MODIFY, "value_set_entry", known) is None
-    assert controller.engine.objects.value_set("known").members == [(Exact(1),)]
+    assert controller.engine.objects.value_set("known").members == [(Exact(2),)]
     assert controller.read("value_set_entry", {})[0].members[0].match[0].exact.value == b"down"
 
 
@@ -239,23 +239,29 @@ def test_a_number_that_no_text_stands_for_is_shown_in_digits() -> None:
     texts = Texts()
     assert texts.text(NAME, 3) == b"3"
     assert texts.number(NAME, b"3", "x", allot=False) == 3
-    assert [texts.number(NAME, text, "x", allot=True) for text in (b"a", b"0")] == [0, 1]
-    assert texts.text(NAME, 0) == b"a"
-    assert texts.text(NAME, 2) == b"2"
-    assert texts.number(NAME, b"1", "x", allot=True) == 2
-    assert texts.text(NAME, 1) == b"0"
+    assert [texts.number(NAME, text, "x", allot=True) for text in (b"a", b"1")] == [1, 2]
+    assert texts.text(NAME, 1) == b"a"
+    assert texts.text(NAME, 0) == b"0"
     assert texts.text(NAME, 2) == b"1"
+
+
+def test_what_was_never_written_is_the_last_that_a_text_stands_for() -> None:
+    texts = Texts()
+    given = [texts.number(NAME, text, "x", allot=True) for text in (b"a", b"b", b"c", b"d")]
+    assert given == [1, 2, 3, 0]
+    with pytest.raises(ControlError):
+        texts.number(NAME, b"e", "x", allot=True)
 
 
 def test_what_is_shown_in_digits_of_another_number_s_text_can_be_given_back() -> None:
     texts = Texts()
     wide = ir.NewType("wide_t", ir.Bits(8), True, "", 0)
-    assert [texts.number(wide, text, "x", allot=True) for text in (b"a", b"0", b"b", b"1")] == [0, 1, 2, 3]
+    assert [texts.number(wide, text, "x", allot=True) for text in (b"a", b"1", b"b", b"2")] == [1, 2, 3, 4]
     texts.number(wide, b"c", "x", allot=True)
-    assert [texts.text(wide, number) for number in (4, 5)] == [b"c", b"5"]
-    assert texts.number(wide, b"4", "x", allot=True) == 5
-    assert [texts.text(wide, number) for number in (5, 6)] == [b"4", b"6"]
-    assert texts.number(wide, b"6", "x", allot=True) == 6
+    assert [texts.text(wide, number) for number in (5, 6)] == [b"c", b"6"]
+    assert texts.number(wide, b"5", "x", allot=True) == 6
+    assert [texts.text(wide, number) for number in (6, 7)] == [b"5", b"7"]
+    assert texts.number(wide, b"7", "x", allot=True) == 7
     assert texts.number(wide, b"#9", "x", allot=True) == 9
 
 
@@ -375,7 +381,7 @@ def test_what_a_saved_program_has_not_taken_over_keeps_its_texts(
         passing = entry(controller, "named", exact(b"eth%d" % number))
         assert insert(controller, passing) is None
         assert controller.write(DELETE, "table_entry", passing) is None
-    assert (Exact(0),) in [item.matches for item in controller.engine.read("named")]
+    assert (Exact(1),) in [item.matches for item in controller.engine.read("named")]
     assert insert(controller, kept) is None
     controller.device.set_config(configure(action=4, election_id=uint128(9)))
     assert controller.read("table_entry", {"table_id": kept.table_id}) == [kept]
@@ -386,11 +392,11 @@ def test_translations_of_one_uri_are_one() -> None:
     first = ir.NewType("a_t", ir.Bits(9), True, "nicemu/name", 0)
     second = ir.NewType("b_t", ir.Bits(2), True, "nicemu/name", 0)
     assert texts.number(first, b"7", "x", allot=True) == 7
-    assert texts.number(first, b"x", "x", allot=True) == texts.number(second, b"x", "x", allot=True) == 0
+    assert texts.number(first, b"x", "x", allot=True) == texts.number(second, b"x", "x", allot=True) == 1
     with pytest.raises(ControlError) as refused:
         texts.number(second, b"7", "x", allot=True)
     assert refused.value.code is OUT_OF_RANGE
-    assert texts.number(NAME, b"y", "x", allot=True) == 0
+    assert texts.number(NAME, b"y", "x", allot=True) == 1
 
 
 def test_a_client_writes_texts_as_they_are() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Engine, Exact, Program, TableEntry
+from nicemu.pipeline import Engine, Exact, P4Info, Program, TableEntry
 from nicemu.switch import Applied, apply_tables, put_tables, save_tables, state_of
 from tests.unit.switch.every_kind import PROGRAM
 from tests.unit.switch.test_state_file import GIVEN, NOTHING, SEND_4
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_written_is_told_and_one_that_is_there_stays_where
     path = tmp_path / "saved.json"
     path.write_text("before")
 
-    def refuse(text: bytes) -> Program:
+    def refuse(text: bytes, p4info: P4Info | None) -> Program:
         raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, "no program of ours")
 
     with pytest.raises(UsageError, match="no program of ours"):
@@ -224,7 +224,7 @@ def test_what_finds_no_room_beside_what_is_there_is_refused_before_anything_is_w
 
 
 def test_a_program_of_another_kind_is_told_of(client: P4RuntimeClient, tmp_path: Path) -> None:
-    def refuse(data: bytes) -> Program:
+    def refuse(data: bytes, p4info: P4Info | None) -> Program:
         raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, "is not JSON")
 
     (tmp_path / "tables.json").write_text("[]")
