@@ -20,6 +20,7 @@ from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
+    from nicemu.control import Texts
     from nicemu.p4 import Compiled, Diagnostic
     from nicemu.pipeline import Engine, Program
     from nicemu.run import LoadableProgram
@@ -279,13 +280,16 @@ def _try_tables(ready: LoadableProgram, tables: Path) -> None:
     put_given(engine, tables)
 
 
-def put_given(engine: Engine, tables: Path) -> None:
-    """Put what a file of --tables holds into an engine's program. Raises: UsageError."""
+def put_given(engine: Engine, tables: Path, texts: Texts | None = None) -> None:
+    """Put what a file of --tables holds into an engine's program; `texts` learns those that it names.
+
+    Raises: UsageError.
+    """
     from nicemu.switch import put_tables
 
     progress = Progress("entries")
     try:
-        put_tables(engine, tables, progress.tell)
+        put_tables(engine, tables, progress.tell, texts)
     finally:
         progress.end()
 

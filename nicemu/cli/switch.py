@@ -7,9 +7,9 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -35,6 +35,7 @@ from .show import JSON_OPTION
 from .switch_summary import SummaryTeller
 
 if TYPE_CHECKING:
+    from nicemu.control import Texts
     from nicemu.fabric import Port
     from nicemu.pipeline import Engine, Program
     from nicemu.switch import Hear, Summary
@@ -189,10 +190,12 @@ def switch(
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
         _require_other("--state", state, [*map(Path, files_besides), *programs])
+    from nicemu.control import Texts
     from nicemu.switch import Summary, writing_state
 
+    texts = Texts()
     if tables is not None:
-        put_given(running, tables)
+        put_given(running, tables, texts)
     summary, told = (
         Summary(),
         SummaryTeller(as_json, is_apart=_STDOUT in files.values() or state == Path("-")),
@@ -203,18 +206,18 @@ def switch(
         if not told.is_apart:  # else JSON may be all that stands on stderr
             click.echo("compiling what moves packets (the first time only, up to a minute)", err=True)
     with ExitStack() as stack:
-        write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
+        writing = nullcontext(_no_state) if state is None else writing_state(state, texts)
+        write_state = stack.enter_context(writing)
         begun, say = time.monotonic(), _print_log if log else None
         try:
             with own_output_apart():
                 if inputs:
                     told.is_interrupted = _captures(running, sources, files, summary, say)
                 else:
-                    served = (
-                        None
-                        if p4runtime is None
-                        else (p4runtime, 1 if device_id is None else device_id, allow_remote)
-                    )
+                    served = None
+                    if p4runtime is not None:
+                        device = 1 if device_id is None else device_id
+                        served = _Served(p4runtime, device, allow_remote, texts)
                     _live(running, sources, seconds, served, capture, summary, say)
         except (ProtocolError, UsageError, OSError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
@@ -233,6 +236,10 @@ def switch(
             marker.touch()
     if told.is_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _no_state(engine: Engine) -> None:
+    """Write nothing."""
 
 
 def _refuse_contradictions(
@@ -405,17 +412,26 @@ def _captures(
     return reading.is_over
 
 
+class _Served(NamedTuple):
+    """Where P4Runtime is served, whether other machines may reach it, and what texts stand for already."""
+
+    address: str
+    device_id: int
+    allow_remote: bool
+    texts: Texts
+
+
 def _live(
     engine: Engine,
     sources: dict[str, str],
     seconds: float | None,
-    served: tuple[str, int, bool] | None,
+    served: _Served | None,
     capture: Path | None,
     summary: Summary,
     hear: Hear | None,
 ) -> None:
-    """Forward between interfaces; `served` is where P4Runtime is served, if it is: the address, the device,
-    and whether other machines may reach it. `capture` is a folder for captures of the interfaces.
+    """Forward between interfaces; `served` is where P4Runtime is served, if it is, `capture` a folder for
+    captures of the interfaces.
     """
     from nicemu.control import P4RuntimeServer
     from nicemu.run import program_of
@@ -430,12 +446,15 @@ def _live(
             stack.callback(ports[int(number)].close)
         switch = stack.enter_context(LiveSwitch(engine, ports, hear, summary=summary))
         if served is not None:
-            address, device_id, allow_remote = served
             server = P4RuntimeServer(
-                {device_id: switch}, address, allow_remote=allow_remote, reader=program_of
+                {served.device_id: switch},
+                served.address,
+                allow_remote=served.allow_remote,
+                reader=program_of,
+                texts={served.device_id: served.texts},
             )
             stack.callback(server.stop)
-            click.echo(f"P4Runtime at {server.start()}, device {device_id}", err=True)
+            click.echo(f"P4Runtime at {server.start()}, device {served.device_id}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
         click.echo(f"ports {named or 'none: packets come from controllers, and go to them'}", err=True)
         stack.callback(progress.end)

@@ -51,10 +51,16 @@ Understood = TypeVar("Understood")
 class Device:
     """One target under P4Runtime. One call at a time reaches the target, from whichever thread."""
 
-    def __init__(self, device_id: int, target: PipelineTarget, reader: ProgramReader = ir_reader) -> None:
+    def __init__(
+        self,
+        device_id: int,
+        target: PipelineTarget,
+        reader: ProgramReader = ir_reader,
+        texts: Texts | None = None,
+    ) -> None:
         self.device_id = device_id
         self._target = target
-        self._texts = Texts()
+        self._texts = Texts() if texts is None else texts
         self._may_give_back = False
         """Whether something was changed, deleted or sent since unnamed texts were last looked for."""
         self._config = PipelineConfig(target, reader, self._texts)

@@ -44,6 +44,7 @@ from .refusals import refusal
 from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
 from .stream import Session, serve_requests
 from .target import PipelineTarget
+from .texts import Texts
 
 MAX_STREAMS = 16
 """StreamChannels at a time, over all devices; each holds two threads."""
@@ -79,13 +80,15 @@ class P4RuntimeServer:
         allow_remote: bool = False,
         reader: ProgramReader = ir_reader,
         read_patience_s: float = READ_PATIENCE_S,
+        texts: Mapping[int, Texts] | None = None,
     ) -> None:
         if not targets:
             raise UsageError("no target given; a P4Runtime server needs at least one device")
         self._address = checked_address(address, allow_remote)
         self._also = None if also is None else checked_address(also, allow_remote)
         self._devices = {
-            device_id: Device(device_id, target, reader) for device_id, target in targets.items()
+            device_id: Device(device_id, target, reader, (texts or {}).get(device_id))
+            for device_id, target in targets.items()
         }
         self._readers: set[threading.Thread] = set()
         self._reads = OpenReads(MAX_READS, read_patience_s)

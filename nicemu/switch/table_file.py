@@ -62,12 +62,8 @@ _AT_ONCE = 4096
 
 @dataclass(slots=True)
 class Put:
-    """How many entries a file held, and what else it names: arrays with an index each, the others alone.
+    """How many entries a file held, and what else it names: arrays with an index each, the others alone."""
 
-    `texts` are those that stand for numbers of the program from then on.
-    """
-
-    texts: Texts = field(default_factory=Texts)
     entries: int = 0
     places: list[tuple[str, int]] = field(default_factory=list)
     value_sets: list[str] = field(default_factory=list)
@@ -75,13 +71,19 @@ class Put:
     sessions: list[int] = field(default_factory=list)
 
 
-def put_tables(engine: Engine, path: Path, tell: Callable[[int], None] = lambda entries: None) -> int:
+def put_tables(
+    engine: Engine,
+    path: Path,
+    tell: Callable[[int], None] = lambda entries: None,
+    texts: Texts | None = None,
+) -> int:
     """Put what a file holds into the running program, in its order; return how many entries there were.
 
-    `tell` hears from time to time how many entries are in.
+    `tell` hears from time to time how many entries are in. `texts` are those that stand for numbers already,
+    and learns those that the file names.
     Raises: UsageError with the file and the place in it; some of what stands before that has been put.
     """
-    return put_file(engine, path, tell).entries
+    return put_file(engine, path, tell, texts=texts).entries
 
 
 def put_file(
@@ -93,7 +95,7 @@ def put_file(
     texts: Texts | None = None,
 ) -> Put:
     """As `put_tables`, and return what was put; entries, members and groups that are there are an error
-    unless the file's are `replacing` them. `texts` are those that stand for numbers already.
+    unless the file's are `replacing` them.
     """
     with garbage_waits():
         document = read_document(path)
@@ -118,7 +120,7 @@ class _TableFile:
         self._names: dict[tuple[str, str], str] = {}
         """The whole names of keys, likewise."""
         self._values = TextValues(engine.program, texts)
-        self._put = Put(self._values.texts)
+        self._put = Put()
         self._given: set[tuple[str, Hashable]] = set()
         """What the file has given, by its owner, where it is to replace what is there."""
         self._written: dict[tuple[str, Hashable], str] = {}
