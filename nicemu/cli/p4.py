@@ -82,9 +82,9 @@ def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
 def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> None:
     """Write register, counter or meter NAME at INDEX, or with * everywhere.
 
-    A register takes a number, or the fields of its struct; a counter packets=N and bytes=N, which are 0 if
-    left out; a meter cir, cburst, pir and pburst in its units (a second), one of one rate cir, cburst and
-    eburst, or nothing, which is always green.
+    A register takes a number, a text or the name of a member, as its type is, or the fields of its struct; a
+    counter packets=N and bytes=N; fields that are left out are 0; a meter cir, cburst, pir and pburst in its
+    units (a second), one of one rate cir, cburst and eburst, or nothing, which is always green.
     """
     place = _index(index)
     with _objects(nic) as objects:

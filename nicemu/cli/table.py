@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from .show import JSON_OPTION, print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema
+    from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema, Update
     from nicemu.pipeline import Choice
     from nicemu.switch import Applied
 
@@ -30,7 +30,7 @@ PRIORITY_OPTION = click.option(
     "--priority",
     type=click.IntRange(min=1),
     default=None,
-    help="For tables with a ternary or range key; the larger wins.",
+    help="For tables with a ternary, range or optional key; the larger wins.",
 )
 
 
@@ -87,7 +87,7 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
 @PRIORITY_OPTION
 @PIPELINE_OPTION
 def modify(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
-    """Have the entry of TABLE with these matches run ACTION instead."""
+    """Have the entry of TABLE with these matches run ACTION instead; timeout and meter stay."""
     _write("modify", name, action, _settings(settings), priority, nic)
 
 
@@ -229,15 +229,23 @@ def _write(
 
     with _client(nic) as client:
         schema = _named(name, client.tables(), "the program", "table")
-        choice = _choice(action)
+        choice, rank = _choice(action), _priority(schema, priority)
         if choice is not None:
             keys, _ = _divided(given, [key.name for key in schema.keys], [])
-            rank = _priority(schema, priority)
-            client.write([Update(kind, schema.name, keys, priority=rank, choice=choice)])
+            _write_one(client, schema, Update(kind, schema.name, keys, priority=rank, choice=choice))
             return
         parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
         keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
-        client.write([Update(kind, schema.name, keys, action, values, _priority(schema, priority))])
+        _write_one(client, schema, Update(kind, schema.name, keys, action, values, rank))
+
+
+def _write_one(client: P4RuntimeClient, schema: TableSchema, update: Update) -> None:
+    """Write one change; an entry that is modified keeps its idle timeout and its meter's rates."""
+    if update.kind == "modify" and (schema.info.idle_timeout or schema.has_meter):
+        present = client.read_one(schema.name, update.keys, update.priority)
+        if present is not None:
+            update = replace(update, idle_timeout_ns=present.entry.idle_timeout_ns, meter=present.meter)
+    client.write([update])
 
 
 def _priority(schema: TableSchema, given: int | None) -> int:
@@ -321,7 +329,8 @@ def _named(name: str, things: Iterable[Any], where: str, noun: str) -> Any:  # n
 
 def _entries(client: P4RuntimeClient, schema: TableSchema) -> list[ReadEntry]:
     """Return the entries of a table, the default entry last."""
-    return [*client.read(schema.name, hits=True), client.read_default(schema.name, hits=True)]
+    asked = {"hits": True, "meters": schema.has_meter}
+    return [*client.read(schema.name, **asked), client.read_default(schema.name, **asked)]
 
 
 def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
@@ -357,13 +366,22 @@ def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, obje
                 **entry_json(schema.keys, schema.actions, item.entry),
                 "const": item.const,
                 "hits": item.hits,
+                **_meter_json(item),
             }
             for item in entries
             if not item.default
         ],
         "default": choice_json(schema.actions, entries[-1].entry)["action"],
         "misses": entries[-1].hits,
+        **({"default_entry": meter} if (meter := _meter_json(entries[-1])) else {}),
     }
+
+
+def _meter_json(item: ReadEntry) -> dict[str, object]:
+    """Return the rates of an entry's direct meter, as files of tables have them."""
+    from nicemu.switch import meter_json
+
+    return {"meter": meter_json(item.meter)} if item.meter is not None else {}
 
 
 def _call_text(schema: TableSchema, item: ReadEntry) -> str:

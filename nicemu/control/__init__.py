@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .addresses import checked_address
+    from .client_entries import ReadEntry, Update
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message, program_json_of
     from .info_text import p4info_json, p4info_text
     from .object_client import ObjectClient, ObjectInfo, Place
-    from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
+    from .p4runtime_client import P4RuntimeClient
     from .p4runtime_server import P4RuntimeServer
     from .pipeline_config import ProgramReader, ir_reader
     from .pipeline_loader import TOOLS_ROLE, load_pipeline
@@ -35,7 +36,7 @@ _HOMES = {
     "PipelineTarget": "target",
     "ProgramReader": "pipeline_config",
     "Place": "object_client",
-    "ReadEntry": "p4runtime_client",
+    "ReadEntry": "client_entries",
     "Received": "stream_client",
     "ReceivedDigests": "stream_client",
     "ReceivedIdle": "stream_client",
@@ -43,7 +44,7 @@ _HOMES = {
     "TableSchema": "schema",
     "TextValues": "text_values",
     "Texts": "texts",
-    "Update": "p4runtime_client",
+    "Update": "client_entries",
     "call_json": "entry_text",
     "choice_json": "entry_text",
     "config_message": "info_message",

@@ -372,6 +372,8 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
         if isinstance(kind, ir.Bits) and kind.signed:
             return parse_signed(value, kind.width, what)
         return parse_value(value, kind.width if isinstance(kind, ir.Bits) else 1, what, kind)
+    if isinstance(kind, ir.String) and not isinstance(value, Mapping):
+        return str(value)
     layout = schema.layouts.get("error" if kind == ir.ERROR else getattr(kind, "name", ""))
     if isinstance(layout, ir.EnumType):
         if not isinstance(value, Mapping):
@@ -393,13 +395,24 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
 
 
 def _parsed_member(value: Number, listed: ir.EnumType, what: str) -> int:
-    """Return the value of a member by its name, or a number that is one."""
-    if value in [one.name for one in listed.members]:
+    """Return the value of a member by its name, or a number that is one, in serializable enums any.
+
+    Raises: UsageError for what is no member; ControlError for a number that does not fit.
+    """
+    names = [one.name for one in listed.members]
+    if value in names:
         return member_value(str(value), listed, what)
     assert isinstance(listed.type, ir.Bits)
+    if isinstance(value, str) and not value.strip().lstrip("-")[:1].isdigit():
+        raise UsageError(f"{what} is {listed.name}, which has no {value!r}; it has {', '.join(names)}")
     if listed.type.signed:
         return parse_signed(value, listed.type.width, what)
-    return parse_value(value, listed.type.width, what, listed.type)
+    number = parse_value(value, listed.type.width, what, listed.type)
+    if not listed.serializable and number not in [one.value for one in listed.members]:
+        raise UsageError(
+            f"{what} is {listed.name}, of which {number} is no member; it has {', '.join(names)}"
+        )
+    return number
 
 
 def _fill_replicas(given: Message, replicas: Sequence[Replica]) -> None:

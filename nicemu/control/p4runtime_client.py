@@ -10,84 +10,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.pipeline import (
-    Choice,
     DigestConfig,
-    Match,
-    MeterConfig,
     P4Info,
     Program,
-    TableEntry,
     p4info_of,
     program_of_json,
 )
 
-from .byte_string import encode_bytes
+from .client_entries import MatchValue, ReadEntry, Update, entry_read, matches_given, update_message
 from .connection import BatchError, Connection, not_primary
-from .count_message import fill_meter, meter_of_message
-from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
+from .entry_message import add_matches
 from .info_message import info_message, p4info_of_message
 from .messages import ConfigAction, ConfigPart, Message, UpdateType, messages, within_fields
 from .object_client import ObjectClient
-from .schema import Schema, TableSchema, parameter_of
+from .schema import Schema, TableSchema
 from .stream import uint128
 from .stream_client import Received, ReceivedDigests, acknowledgement, packet_out_message, received
 from .texts import Texts
-from .value_text import match_anything, parse_match, parse_value
 
 UPDATES_PER_REQUEST = 1_000
 """Updates that one Write request carries; longer batches are split."""
 
-MatchValue: TypeAlias = int | str | Match
-_UPDATES = {"insert": UpdateType.INSERT, "modify": UpdateType.MODIFY, "delete": UpdateType.DELETE}
 _CONFIG_ACTIONS = {
     "commit": ConfigAction.VERIFY_AND_COMMIT,
     "verify": ConfigAction.VERIFY,
     "save": ConfigAction.VERIFY_AND_SAVE,
     "reconcile": ConfigAction.RECONCILE_AND_COMMIT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One change of a table: `kind` is insert, modify or delete.
-
-    `default` means the table's default entry, which can only be modified; without an action that resets it.
-    In a table with an action profile `choice`, a member, group or set, stands for the action.
-    """
-
-    kind: str
-    table: str
-    keys: Mapping[str, MatchValue] = field(default_factory=dict)
-    action: str | None = None
-    params: Mapping[str, int | str] = field(default_factory=dict)
-    priority: int = 0
-    default: bool = False
-    choice: Choice | None = None
-    idle_timeout_ns: int = 0
-    meter: MeterConfig | None = None
-    """The rates of the entry's direct meter; without any it says green."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadEntry:
-    """One entry as the server has it; a table's default entry has no matches.
-
-    `hits` and `hit_bytes` are None if not asked for, and `meter`, the rates of its direct meter, also where
-    it has none.
-    """
-
-    table: str
-    entry: TableEntry
-    default: bool = False
-    const: bool = False
-    hits: int | None = None
-    meter: MeterConfig | None = None
-    hit_bytes: int | None = None
 
 
 class P4RuntimeClient:
@@ -280,7 +232,7 @@ class P4RuntimeClient:
         Raises: ControlError if a request as a whole is refused, or an update names something that does
         not exist; in the latter case nothing was sent.
         """
-        encoded = [self._update_message(update) for update in updates]
+        encoded = [update_message(update, self._schema_now()) for update in updates]
         for message in encoded:
             self._give(message.entity)
         outcomes: list[ControlError | None] = []
@@ -306,6 +258,21 @@ class P4RuntimeClient:
         """Return what a miss in `table` runs; its `hits` are the misses. Raises: ControlError."""
         return self._read_entries(table, hits=hits, meters=meters, default=True)[0]
 
+    def read_one(self, table: str, keys: Mapping[str, MatchValue], priority: int = 0) -> ReadEntry | None:
+        """Return the entry of these keys, with its meter, None if there is none. Raises: ControlError."""
+        schema = self._schema_now().table(table)
+        query = messages().Entity()
+        query.table_entry.table_id, query.table_entry.priority = schema.id, priority
+        matches = matches_given(keys, schema)
+        add_matches(query.table_entry.match, matches, schema.keys)
+        query.table_entry.meter_config.SetInParent()
+        self._give(query)
+        for entity in self._read_all(query):  # all there are where nothing but * is asked for
+            found = entry_read(entity.table_entry, self._schema_now())
+            if (found.entry.matches, found.entry.priority) == (matches, priority):
+                return found
+        return None
+
     def _read_entries(self, table: str | None, *, hits: bool, meters: bool, default: bool) -> list[ReadEntry]:
         schema = self._schema_now()
         request = messages().ReadRequest(device_id=self._device_id)
@@ -318,7 +285,7 @@ class P4RuntimeClient:
             query.meter_config.SetInParent()
         found = []
         for response in self._connected().call_for_stream("Read", request):
-            found += [_read_entry(self._taken(entity).table_entry, schema) for entity in response.entities]
+            found += [entry_read(self._taken(entity).table_entry, schema) for entity in response.entities]
         return found
 
     # Objects
@@ -400,31 +367,6 @@ class P4RuntimeClient:
         for response in self._connected().call_for_stream("Read", request):
             yield from map(self._taken, response.entities)
 
-    def _update_message(self, update: Update) -> Message:
-        if update.kind not in _UPDATES:
-            raise UsageError(f"update kind {update.kind!r} found; {', '.join(_UPDATES)} was expected")
-        table = self._schema_now().table(update.table)
-        message = messages().Update(type=_UPDATES[update.kind])
-        entry = message.entity.table_entry
-        entry.table_id, entry.priority, entry.is_default_action = table.id, update.priority, update.default
-        if not update.default:
-            add_matches(entry.match, _matches(update.keys, table), table.keys)
-        entry.idle_timeout_ns = update.idle_timeout_ns
-        if update.meter is not None:
-            fill_meter(entry.meter_config, update.meter)
-        if update.choice is not None:
-            fill_action(entry.action, TableEntry((), "", choice=update.choice), table)
-        elif update.action is not None:
-            action = table.action(update.action)
-            entry.action.action.action_id = action.id
-            for name, value in update.params.items():
-                parameter = parameter_of(action, name)
-                number = parse_value(
-                    value, parameter.width, f"action {action.name}: parameter {parameter.name}"
-                )
-                entry.action.action.params.add(param_id=parameter.id, value=encode_bytes(number))
-        return message
-
     def _config_request(self, action: ConfigAction) -> Message:
         request = messages().SetForwardingPipelineConfigRequest(
             device_id=self._device_id, role=self._role, action=action
@@ -457,33 +399,6 @@ class P4RuntimeClient:
         if self._connection is None:
             raise UsageError("the client is not connected; use it in a with statement")
         return self._connection
-
-
-def _matches(keys: Mapping[str, MatchValue], table: TableSchema) -> tuple[Match, ...]:
-    given: dict[int, Match] = {}
-    for name, value in keys.items():
-        key = table.key(name)
-        given[key.id] = parse_match(value, key.match_kind, key.width, f"table {table.name}: key {key.name}")
-    return tuple(
-        given[key.id]
-        if key.id in given
-        else match_anything(key.match_kind, key.width, f"table {table.name}: key {key.name}")
-        for key in table.keys
-    )
-
-
-def _read_entry(message: Message, schema: Schema) -> ReadEntry:
-    table = schema.table_of_id(message.table_id)
-    default = bool(message.is_default_action)
-    matches = () if default else matches_of_message(message, table)
-    action, parameters, choice = call_of_message(message.action, table, default=default)
-    counted = message.counter_data if message.HasField("counter_data") else None
-    hits, hit_bytes = (counted.packet_count, counted.byte_count) if counted is not None else (None, None)
-    meter = None
-    if message.HasField("meter_config"):
-        meter = meter_of_message(message.meter_config, table.owner, table.meter_type)
-    entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
-    return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter, hit_bytes)
 
 
 def _chosen(election_id: int | None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .byte_changes import ByteChange, byte_changes, change_lines
 from .captures import require_readable, switch_captures
 from .forwarding import HOST, Forwarder, Hear, Summary
+from .meter_text import meter_json
 from .remote_tables import Applied, apply_tables, save_tables
 from .shared_engine import SharedEngine
 from .state_file import state_of, writing_state
@@ -30,6 +31,7 @@ __all__ = [
     "apply_tables",
     "byte_changes",
     "change_lines",
+    "meter_json",
     "open_port",
     "put_tables",
     "require_readable",

@@ -36,7 +36,7 @@ def give_meter(meter: Meter, item: Located) -> None:
     meter.colours = green, yellow, red
 
 
-def meter_json(config: MeterConfig | None, colours: Colours) -> dict[str, Any]:
+def meter_json(config: MeterConfig | None, colours: Colours = UNCOUNTED) -> dict[str, Any]:
     """Return what `give_meter` reads, an empty object if all is green and nothing was marked."""
     found: dict[str, Any] = {}
     if config is not None:

@@ -150,9 +150,10 @@ def _registers(engine: Engine, values: TextValues) -> list[dict[str, Any]]:
 
 def register_type_names(engine: Engine) -> dict[str, str]:
     """Return the names of the new types and enums that registers are of, by the names of the registers."""
-    return (
-        {item.name: item.type_name for item in p4info_of(engine.program).registers} if engine.program else {}
-    )
+    registers = p4info_of(engine.program).registers if engine.program else ()
+    return {
+        item.name: item.type.name if isinstance(item.type, ir.Named) else item.type_name for item in registers
+    }
 
 
 def _value_json(

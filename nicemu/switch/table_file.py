@@ -114,6 +114,11 @@ class _TableFile:
         self._tables = {table.name: table for table in engine.tables()}
         self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
         self._type_names = register_type_names(engine)
+        self._members = {
+            listed.name: {member.name: member.value for member in listed.members}
+            for listed in (engine.program.enums if engine.program else ())
+        }
+        """The values of enums' members, by the names of both."""
         self._errors = engine.program.errors if engine.program else ()
         self._actions: dict[str, dict[str, ActionInfo]] = {}
         """The actions of tables and profiles, by their owner and by what they are called in the file."""
@@ -345,15 +350,17 @@ class _TableFile:
     def _stored(self, kind: ir.Type, type_name: str, item: Located) -> Any:  # noqa: ANN401 - what a register holds
         if type_name in self._values:
             return self._values.number(type_name, item.number_or_text(), "the value")
-        if isinstance(kind, ir.Bits) and not kind.signed:
-            return parse_value(item.number_or_text(), kind.width, "the value")
+        members = self._members.get(type_name, {})
+        if isinstance(item.value, str) and item.value in members:
+            return members[item.value]
+        if isinstance(kind, ir.Bits):
+            number = parse_value(item.number_or_text(), kind.width, "the value", kind)
+            return number - (kind.signed and number >> kind.width - 1) * (1 << kind.width)
         if isinstance(kind, ir.Bool):
             return parse_value(item.number_or_text(is_bool=True), 1, "the value", kind)
-        if isinstance(kind, ir.Bits) and type(item.value) is int:
-            lowest = -(1 << kind.width - 1)
-            if lowest <= item.value < -lowest:
-                return item.value
-        if isinstance(kind, ir.ErrorCode) and item.value in self._errors:
+        if isinstance(kind, ir.ErrorCode):
+            if item.value not in self._errors:
+                raise item.fault(f"is no error of the program; it has {', '.join(self._errors)}")
             return self._errors.index(item.value)
         if isinstance(kind, ir.Named) and kind.name in self._structs:
             parts = self._structs[kind.name].fields

@@ -224,6 +224,63 @@ def test_a_modified_entry_runs_the_other_action(engine: Engine, nicemu: Cli) -> 
     assert list(engine.read("KvMatch.session")) == [TableEntry((Exact(SESSION),), "NoAction")]
 
 
+METERED = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; }
+struct headers_t { h_t h; }
+struct metadata_t { bit<2> colour; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.h); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    direct_meter<bit<2>>(MeterType.packets) rate;
+    action send(bit<9> port) { rate.read(m.colour); s.egress_spec = port; }
+    action mark() { rate.read(m.colour); }
+    table t {
+        key = { h.h.a: optional; }
+        actions = { send; mark; }
+        default_action = mark;
+        meters = rate;
+        support_timeout = true;
+    }
+    apply { t.apply(); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+
+
+def test_a_modified_entry_keeps_its_timeout_and_its_meter_and_a_listing_has_them(
+    engine: Engine, nicemu: Cli, tmp_path: Path
+) -> None:
+    program, tables = tmp_path / "metered.p4", tmp_path / "tables.json"
+    program.write_text(METERED)
+    rates = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
+    entries = [
+        {
+            "keys": keys,
+            "priority": 1,
+            "action": {"name": "send", "parameters": {"port": 1}},
+            "idle_timeout_ns": 10**9,
+            "meter": rates,
+        }
+        for keys in ({"a": 5}, {})
+    ]
+    tables.write_text(json.dumps({"tables": [{"table": "t", "entries": entries}]}))
+    assert nicemu("load", str(program), "--tables", str(tables)).exit_code == 0
+    for key in ("a=5", "a=*"):
+        assert nicemu("table", "modify", "t", "mark", key, "--priority", "1").exit_code == 0
+    (listed,) = json.loads(nicemu("table", "list", "--json").stdout)
+    assert [entry["action"]["name"] for entry in listed["entries"]] == ["I.mark"] * 2
+    assert [entry["idle_timeout_ns"] for entry in listed["entries"]] == [10**9] * 2
+    assert [entry["meter"] for entry in listed["entries"]] == [rates] * 2
+    assert "default_entry" not in listed
+    assert nicemu("table", "modify", "t", "mark", "a=6", "--priority", "1").exit_code == 1
+
+
 def test_without_a_program_there_is_nothing_to_list(engine: Engine, nicemu: Cli) -> None:
     result = nicemu("table", "list")
     told = "Error: FAILED_PRECONDITION (9): device 1 runs no program; load one first\n"

@@ -12,7 +12,7 @@ from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import INSERT, MODIFY, Message, messages
 from nicemu.control.object_client import _parsed
 from nicemu.control.schema import Schema
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Program, ir, p4info_of, program_of_json, verify
 from tests.unit.control.conftest import Controller
@@ -166,6 +166,23 @@ def test_a_client_names_members_or_gives_their_numbers(program: Program) -> None
     assert [_parsed(value, ir.Named("Colour"), schema, "x") for value in ("GREEN", 2, "2")] == [1, 2, 2]
     assert _parsed("PUT", ir.Named("Kind"), schema, "x") == 0x20
     assert _parsed("TooOdd", ir.ERROR, schema, "x") == schema.p4info.errors.index("TooOdd")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "sentence"),
+    [
+        (ir.Named("Colour"), "PINK", "x is Colour, which has no 'PINK'; it has RED, GREEN, BLUE"),
+        (ir.Named("Colour"), 7, "x is Colour, of which 7 is no member; it has RED, GREEN, BLUE"),
+        (ir.ERROR, "Foo", "x is error, which has no 'Foo'; it has NoError, PacketTooShort"),
+    ],
+)
+def test_a_client_is_told_what_members_there_are(
+    program: Program, kind: ir.Type, value: int | str, sentence: str
+) -> None:
+    schema = Schema(p4info_of_message(info_message(p4info_of(program))))
+    with pytest.raises(UsageError) as refused:
+        _parsed(value, kind, schema, "x")
+    assert str(refused.value).startswith(sentence)
 
 
 def test_members_with_a_sign_stay_apart_on_the_way_to_a_server_and_back() -> None:

@@ -214,7 +214,7 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
             plain(entry({"a": 1, "h.h.a": 1})),
             "keys.h.h.a is h.h.a, which has a value already; one was expected",
         ),
-        ({"registers": [{"register": "offset", "values": {"1": 128}}]}, "values.1 is no value of int<8>"),
+        ({"registers": [{"register": "offset", "values": {"1": 256}}]}, "values.1: the value is int<8>"),
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
         (
             {"meters": [{"meter": "rates", "values": {"1": {"cir": 1, "pir": 2}}}]},
@@ -371,6 +371,59 @@ def test_ranges_masks_and_prefixes_may_have_negative_numbers(typed: Engine, tmp_
     put(typed, tmp_path, tables)
     assert typed.table("some").read()[0].matches == (Range(248, 254), Ternary(0, 1))
     assert typed.table("prefix").read()[0].matches == (Lpm(128, 1),)
+
+
+REGISTERS = compile_text("""
+#include <core.p4>
+#include <v1model.p4>
+enum Colour { RED, GREEN }
+enum int<8> Level { LOW = -3, HIGH = 9 }
+struct both_t { int<8> number; Colour colour; Level level; error fault; bool flag; }
+struct headers_t { }
+struct metadata_t { both_t both; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    register<Colour>(4) colours;
+    register<Level>(4) levels;
+    register<int<8>>(4) numbers;
+    register<both_t>(4) all;
+    apply {
+        colours.write(0, Colour.RED); levels.write(0, Level.LOW); numbers.write(0, 1); all.write(0, m.both);
+    }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out b, in headers_t h) { apply { } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+""").program
+
+
+@pytest.mark.parametrize(
+    ("register", "written", "held"),
+    [
+        *(("numbers", value, -5) for value in (-5, "-5", 251, "0xfb")),
+        ("numbers", "0x7f", 127),
+        ("colours", "GREEN", 1),
+        ("colours", 1, 1),
+        ("levels", "LOW", -3),
+        ("levels", -3, -3),
+        ("levels", "0xfd", -3),
+        (
+            "all",
+            {"number": "0xff", "colour": "GREEN", "level": "HIGH", "fault": "NoMatch", "flag": True},
+            {"number": -1, "colour": 1, "level": 9, "fault": 2, "flag": 1},
+        ),
+    ],
+)
+def test_a_register_takes_what_its_type_has_as_the_command_line_does(
+    tmp_path: Path, register: str, written: object, held: object
+) -> None:
+    made = Engine()
+    made.load(REGISTERS)
+    put(made, tmp_path, {"registers": [{"register": register, "values": {"1": written}}]})
+    assert made.objects.register(register).values == {1: held}
 
 
 @pytest.mark.parametrize("value", [False, 0, "false"])
