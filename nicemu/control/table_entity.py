@@ -260,8 +260,10 @@ def _weigh(seen: list[_Seen]) -> int:
 
 def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callable[[Engine], list[_Seen]]:
     """Return what takes the entries that a TableEntry asks for; `must_find` refuses a match without one."""
-    if query.table_id == 0 and (query.match or query.HasField("action")):
-        raise illegal("the query names a match or an action but no table; set table_id too")
+    if query.table_id == 0:
+        for field in ("match", "action", "priority", "controller_metadata", "metadata"):
+            if query.HasField(field) if field == "action" else getattr(query, field):
+                raise illegal(f"the query has {field} and no table; set table_id too")
     tables = schema.tables if query.table_id == 0 else (schema.table_of_id(query.table_id),)
     asks_idle = query.HasField("time_since_last_hit") or query.idle_timeout_ns
     if query.is_default_action:

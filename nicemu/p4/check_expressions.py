@@ -372,6 +372,8 @@ def _field_hint(name: str, kind: CompositeType) -> str:
         return f"write an index: {kind.kind}[0]"
     if kind.kind in ("header", "header_union") and name in HEADER_METHODS:
         return f"call it: {name}()"
+    if kind.kind in ("header", "header_union") and name.lower() in ("valid", "isvalid", "is_valid"):
+        return "write isValid()"
     return did_you_mean(name, kind.fields)
 
 

@@ -42,6 +42,8 @@ MAX_NAME_CHARACTERS = 200
 MAX_SPECIALISATIONS = 4096
 """How many structs and headers may be made of generic ones; each of a chain may make two of the next."""
 
+_OF_A_LATER_V1MODEL = ("counter", "meter", "register")
+"""Arrays whose later declarations have one more type, that of their index."""
 UNINFERRED = TypeVariable("_")
 """Stands for a type argument of an extern object that its constructor has to tell."""
 
@@ -210,7 +212,10 @@ class TypeReferenceChecker(NameChecker):
 
     def _count(self, ref: syntax.TypeRef, wanted: int) -> None:
         if len(ref.arguments) != wanted:
-            self.reporter.miscounted(ref.at, ref.name, "type argument", wanted, len(ref.arguments))
+            hint = ""
+            if len(ref.arguments) == wanted + 1 and ref.name in _OF_A_LATER_V1MODEL:
+                hint = "v1model.p4 of 2020 has them: #define V1MODEL_VERSION 20200408 before it is included"
+            self.reporter.miscounted(ref.at, ref.name, "type argument", wanted, len(ref.arguments), hint)
 
     def _bits(self, ref: syntax.TypeRef) -> Type:
         if ref.width is None:

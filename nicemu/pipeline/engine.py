@@ -369,9 +369,7 @@ class Engine:
     def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
         """Choose the action of a miss. Raises: ControlError."""
         found = self.table(table)
-        found.set_default(
-            full_name(action, found.default_actions, f"table {found.spec.name}: action"), tuple(params)
-        )
+        found.set_default(_action_meant(found, action), tuple(params))
 
     def table(self, name: str) -> Table:
         """Return a table by its full name or unique suffix. Raises: ControlError(NOT_FOUND)."""
@@ -396,8 +394,14 @@ class Engine:
 def _resolved(table: Table, entry: TableEntry) -> TableEntry:
     action = entry.action
     if entry.choice is None:
-        action = full_name(action, table.actions, f"table {table.spec.name}: action")
+        action = _action_meant(table, action)
     return entry._replace(matches=tuple(entry.matches), action=action, parameters=tuple(entry.parameters))
+
+
+def _action_meant(table: Table, action: str) -> str:
+    """Return the whole name of an action of a table; whether it may stand where it does is told later."""
+    names = dict.fromkeys((*table.actions, *table.default_actions))
+    return full_name(action, names, f"table {table.spec.name}: action")
 
 
 def _states(instances: Iterable[ir.ExternInstance], architecture: Architecture) -> dict[str, Any]:

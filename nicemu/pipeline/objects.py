@@ -114,6 +114,11 @@ class Objects:
 
     def _state(self, name: str, kind: type[_State], noun: str) -> _State:
         known = {key: state for key, state in self.states.items() if isinstance(state, kind)}
+        others = [key for key in self.states.keys() - known.keys() if key == name or key.endswith(f".{name}")]
+        if len(others) == 1 and not any(key == name or key.endswith(f".{name}") for key in known):
+            extern = self.instances[others[0]].extern.replace("_", " ")
+            of_entries = ": each entry of its table has one" if extern.startswith("direct") else ""
+            raise ControlError(P4RuntimeCode.NOT_FOUND, f"{others[0]} is a {extern}, no {noun}{of_entries}")
         return known[full_name(name, known, noun)]
 
 

@@ -92,8 +92,11 @@ class TableRules:
         if fitting and len(fitting) == len(parameters) and not any(map(rshift, parameters, fitting)):
             return
         if action not in allowed:
+            marked = ""
+            if action in self._actions or action in self._default_actions:
+                marked = "@defaultonly, and " if allowed is self._actions else "@tableonly, and "
             raise self._illegal(
-                f"action {action} is not one that may stand here: {', '.join(allowed) or 'none'}"
+                f"action {action} is {marked}not one that may stand here: {', '.join(allowed) or 'none'}"
             )
         widths = allowed[action]
         if len(parameters) != len(widths):

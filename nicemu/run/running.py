@@ -134,7 +134,8 @@ def find_nic(name: str | None) -> RunningNic:
         for log in runtime_root().glob(f"*/{name}.log"):
             raise UsageError(f"{name} has ended, see {log}")
     if not nics:
-        raise UsageError("no NIC is up; start some with `nicemu up examples/two_storage_nodes.toml`")
+        wanted = "" if name is None else f", {name} neither"
+        raise UsageError(f"no NIC is up{wanted}; start some with `nicemu up examples/two_storage_nodes.toml`")
     names = ", ".join(f"{nic.name} ({nic.topology})" for nic in nics)
     raise UsageError(f"--nic must name one of the NICs that are up: {names}")
 

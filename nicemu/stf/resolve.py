@@ -179,6 +179,8 @@ def _range(text: KeyText, key: KeyInfo) -> Range:
         raise fault(text.value.location, f"the range of key {key.name} passes 0", hint)
     if second.is_negative and low < first_negative:
         raise fault(text.value.location, f"the range of key {key.name} is empty")
+    if low > high:
+        raise fault(text.value.location, f"the range of key {key.name} is empty", "write the smaller first")
     return Range(low, high)
 
 
@@ -212,7 +214,7 @@ def _prefix(text: KeyText, key: KeyInfo) -> tuple[int, int]:
             word.location,
             f"{word.text} means a prefix of {length} bits, as many as its digits have; key {key.name} has "
             f"{key.width}, and the value has bits set behind them",
-            f"write all digits, or the length: {word.text}/{key.width}",
+            f"write all digits, or the length: {word.text.replace('*', '0')}/{key.width}",
         )
     return number, length
 

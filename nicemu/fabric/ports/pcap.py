@@ -18,7 +18,8 @@ class PcapPort(ListPort):
     """Carries frames through `inner` and writes them to `path` with the time that `clock` tells.
 
     `epoch_ns` is added to each time stamp: with the wall clock, the time since 1970 at which the clock was 0.
-    The file is complete after `close`. Raises: OSError with its name where it cannot be written.
+    Whoever reads the file meanwhile finds what has passed. Raises: OSError with its name where it cannot be
+    written.
     """
 
     def __init__(self, inner: Port, path: Path, clock: Clock, epoch_ns: int = 0) -> None:
@@ -26,7 +27,13 @@ class PcapPort(ListPort):
         self._clock = clock
         self._epoch_ns = epoch_ns
         self._file: WholeRecords | None = WholeRecords(path, has_blocks=False)
-        self._writer = PcapWriter(self._file)
+        try:
+            with self._named():
+                self._writer = PcapWriter(self._file)
+                self._file.flush()
+        except OSError:
+            self._file.close()
+            raise
 
     @property
     def address(self) -> str:
@@ -71,6 +78,7 @@ class PcapPort(ListPort):
         with self._named():
             for frame in frames:
                 self._writer.write(time_ns, frame)
+            self._file.flush()
 
     @contextmanager
     def _named(self) -> Iterator[None]:

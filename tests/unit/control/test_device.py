@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -255,6 +255,16 @@ def test_a_read_is_narrowed_by_table_match_action_priority_and_metadata(
     assert read(device, entry("route", action=None, controller_metadata=5)) == []
     assert read(device, entry("acl", action=None, priority=9)) == [high]
     assert read(device, entry("session", exact(1), exact(1), action=None)) == []
+
+
+@pytest.mark.parametrize(
+    "filters", [{"priority": 3}, {"metadata": b"x"}, {"controller_metadata": 1}, {"match": [{"field_id": 1}]}]
+)
+def test_a_read_of_all_tables_has_no_other_filter(device: Device, filters: dict[str, Any]) -> None:
+    request = messages().ReadRequest()
+    request.entities.add().table_entry.CopyFrom(messages().TableEntry(**filters))
+    _, outcomes = device.read(request)
+    assert [error.code for error in outcomes if error] == [INVALID]
 
 
 def test_metadata_goes_with_its_entry(device: Device, entry: Callable[..., Message]) -> None:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import resource
 from pathlib import Path
 
 import pytest
 from scapy.contrib.roce import BTH
 from scapy.utils import rdpcap
 
+from nicemu.capture import read_capture
 from nicemu.clock import VirtualClock
 from nicemu.errors import UsageError
 from nicemu.fabric import PcapPort, loopback_pair
@@ -45,11 +47,30 @@ def test_a_capture_without_frames_is_a_file_that_can_be_read(tmp_path: Path) -> 
     assert (tmp_path / "empty.pcap").stat().st_size == 24
 
 
-def test_a_full_disk_is_named_and_the_inner_port_is_closed() -> None:
+def test_a_full_disk_is_named_and_the_inner_port_is_closed(tmp_path: Path) -> None:
     inner, _ = loopback_pair()
-    port = PcapPort(inner, Path("/dev/full"), VirtualClock())
-    assert port.send([bytes(60)]) == 1
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
-        port.close()
+        PcapPort(inner, Path("/dev/full"), VirtualClock())
+    path = tmp_path / "some.pcap"
+    port = PcapPort(inner, path, VirtualClock())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*some\.pcap'"):
+            port.send([bytes(60)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(read_capture(path)) == []
+    port.close()
     with pytest.raises(UsageError, match="closed"):
         inner.send([bytes(60)])
+
+
+def test_a_file_can_be_read_while_frames_pass(tmp_path: Path) -> None:
+    inner, _ = loopback_pair()
+    path = tmp_path / "some.pcap"
+    port = PcapPort(inner, path, VirtualClock())
+    assert list(read_capture(path)) == []
+    port.send([bytes(60)])
+    assert [frame.data for frame in read_capture(path)] == [bytes(60)]
+    port.close()

@@ -286,7 +286,7 @@ def test_a_number_that_a_signed_type_does_not_have_is_refused(
         ("lpm", "0x100", "0x100 does not fit key h.h.a, which is bit<8>"),
         ("ternary", "0x1*0", "0x1*0 does not fit key h.h.a, which is bit<8>"),
         ("ternary", "1..2", "key h.h.a is ternary; .. cannot stand in it"),
-        ("range", "9..1", "table I.t: key h.h.a: the range 0x9..0x1 is empty"),
+        ("range", "9..1", "the range of key h.h.a is empty"),
         ("range", "0x1*", "key h.h.a is range; no digit of 0x1* can be open"),
         ("optional", "0x1*", "key h.h.a is optional; no digit of 0x1* can be open"),
     ],
@@ -470,7 +470,7 @@ def test_registers_are_reset_and_noted(stf: SimpleNamespace) -> None:
         ("register_write r 0 256", "256 does not fit register I.r of bit<8>"),
         ("register_write r 0 -1", "-1 does not fit register I.r of bit<8>"),
         ("register_write q 0 1", "there is no object q"),
-        ("counter_read r 0", "counter I.r is unknown; did you mean I.c?"),
+        ("counter_read r 0", "I.r is a register, no counter"),
     ],
 )
 def test_an_object_that_is_not_there_is_pointed_at(stf: SimpleNamespace, line: str, message: str) -> None:
