@@ -52,6 +52,7 @@ from .types import (
     UnknownType,
     is_header_or_union,
 )
+from .v1model_advice import advise
 
 _CALLEES = (syntax.NameRef, syntax.MemberRef)
 _GENERIC = (CallKind.ROUTINE, CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD, CallKind.PACKET)
@@ -133,6 +134,8 @@ class CallChecker(BlockCallChecker):
             self._own_call(node, symbol.name, parameters, returned)
         else:
             self._extern_call(node, symbol.name, parameters, known)
+            if self.architecture.name == "v1model":
+                advise(node, symbol.name, self.role, self.reporter)
         if symbol.name != "mark_to_drop":
             self._refuse_lacking(node, symbol.name)
         return returned
