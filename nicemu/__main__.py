@@ -2,6 +2,7 @@
 """`python -m nicemu`: the same command as `nicemu`."""
 
 import errno
+import os
 import sys
 
 
@@ -10,6 +11,7 @@ def run() -> None:
 
     Ctrl-C ends it with status 130, also while it is being loaded; a full disk behind stdout with 1.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what gRPC says on stderr is said by errors, too
     try:
         from nicemu.cli import main
 
