@@ -7,25 +7,36 @@ import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .programs import EXTERNS_OPTION, missing_text, own_output_apart, source_options
+from .programs import EXTERNS_OPTION, TABLES_OPTION, missing_text, own_output_apart, source_options
 from .progress import is_terminal
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.p4 import Diagnostic
+    from nicemu.pipeline import Engine
     from nicemu.stf import Outcome, Report
-
-_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], dict[str, str], bool, bool, tuple[Path, ...]]
-"""Program, script, include folders, macros, whether to trace, whether to compile, files with externs."""
 
 CHUNK = 8
 """Tests that a process takes at a time: one takes some milliseconds, as handing it over does."""
 
 _NS_PER_MS = 1_000_000
+
+
+class _Job(NamedTuple):
+    """One test for a process: files, and how to run them."""
+
+    program: Path
+    script: Path
+    includes: tuple[Path, ...]
+    defines: dict[str, str]
+    traces: bool
+    compiles: bool
+    externs: tuple[Path, ...]
+    tables: Path | None
 
 
 @click.command()
@@ -42,6 +53,7 @@ _NS_PER_MS = 1_000_000
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Tests at a time, in processes."
 )
+@TABLES_OPTION
 @EXTERNS_OPTION
 @source_options
 @JSON_OPTION
@@ -51,6 +63,7 @@ def stf(
     engine: str,
     trace: bool,
     jobs: int,
+    tables: Path | None,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
     defines: dict[str, str],
@@ -66,6 +79,8 @@ def stf(
     if program.is_dir():
         if script is not None:
             raise click.UsageError(f"{program} is a folder; a script goes with a program")
+        if tables is not None:
+            raise click.UsageError(f"{program} is a folder; --tables goes with a program")
         from nicemu.stf import find_tests
 
         root, tests = program, find_tests(program)
@@ -74,8 +89,8 @@ def stf(
         if script is None and not beside.exists():
             raise click.UsageError(f"there is no {beside}; name the script")
         root, tests = program.parent, [(program, script or beside)]
-    terms = (includes, defines, trace, engine == "kernel", externs)
-    work = [(test, its_script, *terms) for test, its_script in tests]
+    terms = (includes, defines, trace, engine == "kernel", externs, tables)
+    work = [_Job(test, its_script, *terms) for test, its_script in tests]
     with closing(_results(work, jobs)) as results:
         if as_json:
             outcomes = _behind_a_bar(results, len(work))
@@ -110,9 +125,24 @@ def _run(job: _Job) -> tuple[Outcome, int]:
 
     clock = WallClock()
     began_ns = clock.now_ns()
-    program, script, includes, defines, trace, compiled, externs = job
+
+    def prepare(engine: Engine) -> None:
+        from nicemu.switch import put_tables
+
+        if job.tables is not None:
+            put_tables(engine, job.tables)
+
     with own_output_apart():
-        outcome = run_test(program, script, includes, defines, trace, compiled, read_externs(externs))
+        outcome = run_test(
+            job.program,
+            job.script,
+            job.includes,
+            job.defines,
+            job.traces,
+            job.compiles,
+            read_externs(job.externs),
+            prepare,
+        )
     return outcome, clock.now_ns() - began_ns
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from nicemu.errors import ControlError, NicemuError, ProtocolError, UsageError
 from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
-from nicemu.pipeline import Program
+from nicemu.pipeline import Engine, Program
 from nicemu.programs import read_source
 
 from .line_reader import ScriptError
@@ -54,11 +54,12 @@ def run_test(
     trace: bool = False,
     compiled: bool = False,
     externs: Iterable[Callable[..., Any]] = (),
+    prepare: Callable[[Engine], object] = lambda engine: None,
 ) -> Outcome:
     """Compile a program, read a script and run it, as machine code if `compiled`.
 
-    `externs` are functions and classes with `@extern`. Whatever goes wrong is an outcome, so that it does not
-    hide the tests behind this one.
+    `externs` are functions and classes with `@extern`; `prepare` is as for `run_script`. Whatever goes wrong
+    is an outcome, so that it does not hide the tests behind this one.
     """
 
     def ended(status: Status, *messages: Diagnostic) -> Outcome:
@@ -71,7 +72,8 @@ def run_test(
     except UsageError as error:
         return ended(Status.FAILED, _at_the_start(script, str(error)))
     try:
-        report = run_script(_read(program, include_paths, defines), commands, trace, compiled, externs)
+        loaded = _read(program, include_paths, defines)
+        report = run_script(loaded, commands, trace, compiled, externs, prepare)
     except CompileError as error:
         return ended(Status.REFUSED, *(item for item in error.diagnostics if item.severity is Severity.ERROR))
     except ControlError as error:  # the engine does not take the program, or `externs` are unlike its own

@@ -90,15 +90,18 @@ def run_script(
     trace: bool = False,
     compiled: bool = False,
     externs: Iterable[Callable[..., Any]] = (),
+    prepare: Callable[[Engine], object] = lambda engine: None,
 ) -> Report:
     """Run a script on a program, as machine code if `compiled`.
 
-    `externs` are functions and classes with `@extern`, which do what externs of the program's own do. A
-    command that is refused is a failure, and the last command.
+    `externs` are functions and classes with `@extern`, which do what externs of the program's own do;
+    `prepare` does something with the engine first. A command that is refused is a failure, and the last
+    command.
     """
     engine = _compiled_engine() if compiled else Engine()
     engine.use_externs(OwnExterns(tuple(externs)))
     engine.load(program)
+    prepare(engine)
     run = _Run(engine, trace)
     for command in commands:
         try:

@@ -16,6 +16,26 @@ Cli = Callable[..., Result]
 PROGRAM = SWITCH.format(ingress="s.egress_spec = 1;", parts="", egress="")
 
 
+SELECTED = """
+    action_selector(HashAlgorithm.crc16, 8, 8) choice;
+    table t {
+        key = { h.h.a: exact; h.h.b: selector; }
+        actions = { send; NoAction; }
+        implementation = choice;
+    }
+"""
+CHOSEN = {
+    "action_profiles": [
+        {
+            "profile": "choice",
+            "members": [{"member": 1, "action": {"name": "send", "parameters": {"port": 4}}}],
+            "groups": [{"group": 1, "members": [{"member": 1}]}],
+        }
+    ],
+    "tables": [{"table": "t", "entries": [{"keys": {"a": 1}, "group": 1}]}],
+}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a test that passes, one that fails, and one whose program is refused."""
@@ -65,6 +85,23 @@ def test_a_test_that_fails_shows_where_and_what_and_the_status_is_1(nicemu: Cli,
         "                               ^",
         "      h.b: expected 0x03, seen 0x02",
     ]
+
+
+def test_a_file_of_tables_comes_before_the_script(nicemu: Cli, tmp_path: Path) -> None:
+    program = SWITCH.format(ingress="t.apply();", egress="", parts=SELECTED)
+    (tmp_path / "chosen.p4").write_text(program)
+    (tmp_path / "chosen.stf").write_text("packet 0 0102\nexpect 4 0102\n")
+    tables = tmp_path / "tables.json"
+    tables.write_text(json.dumps(CHOSEN))
+    words = ("stf", str(tmp_path / "chosen.p4"), "--tables", str(tables))
+    assert nicemu(*words).exit_code == 0
+    assert nicemu("stf", str(tmp_path / "chosen.p4")).exit_code == 1
+    tables.write_text(json.dumps({"tables": [{"table": "u", "entries": []}]}))
+    refused = nicemu(*words)
+    assert refused.exit_code == 1
+    assert "tables.json: $.tables[0].table: the program: table u is unknown" in refused.stdout
+    in_folder = nicemu("stf", str(tmp_path), "--tables", str(tables))
+    assert (in_folder.exit_code, "--tables goes with a program" in in_folder.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
