@@ -131,8 +131,11 @@ class SetDefault:
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         table = engine.table(self.table)
-        initial = table.spec.default_action
-        table.set_default(*(self.call or (initial.action, initial.parameters)), self.note)
+        initial, entry = table.spec.default_action, table.default_row().entry
+        wanted = *(self.call or (initial.action, initial.parameters)), self.note
+        is_same = wanted == (entry.action, entry.parameters, entry.note)
+        if not is_same or self.resources is NONE_GIVEN:  # of a const one direct resources alone are written
+            table.set_default(*wanted)
         self.resources.give(table.default_row(), engine.now_ns)
 
     def remember(self, engine: Engine) -> Undo:

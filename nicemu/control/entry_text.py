@@ -22,6 +22,7 @@ from nicemu.pipeline import (
     ir,
 )
 
+from .refusals import unimplemented
 from .text_values import TextValues
 from .value_text import ANY, TEXT_BITS, text_of
 
@@ -76,7 +77,10 @@ def matches_json(
         if values is not None and key.type_name in values:
             match match:
                 case Exact(value) | Optional(int(value)):
-                    return values.text(key.type_name, value)
+                    text = values.text(key.type_name, value)
+                    if text == ANY:
+                        raise unimplemented(f"key {key.name} is the text {text}, which means anything here")
+                    return text
         return match_text(match, key.width)
 
     return {key.name: shown(key, match) for key, match in zip(keys, matches, strict=True)}

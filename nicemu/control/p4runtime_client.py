@@ -226,6 +226,14 @@ class P4RuntimeClient:
         )
 
     @within_fields
+    def check(self, updates: Sequence[Update]) -> None:
+        """Refuse what the server would, of values that controllers have otherwise. Raises: ControlError."""
+        for update in updates:
+            entity = update_message(update, self._schema_now()).entity
+            self._give(entity)
+            self._taken(entity)
+
+    @within_fields
     def try_write(self, updates: Sequence[Update]) -> list[ControlError | None]:
         """Apply the updates and return the outcome of each, None for success.
 

@@ -27,8 +27,13 @@ class TextValues:
 
     def number(self, type_name: str, value: int | str, what: str) -> int:
         """Return the number that a text stands for from now on; digits say theirs. Raises: ControlError."""
-        return self.texts.number(self._new_types[type_name], str(value).encode(), what, allot=True)
+        data = str(value).encode(errors="surrogatepass")  # which is refused as any bytes that are no UTF-8
+        return self.texts.number(self._new_types[type_name], data, what, allot=True)
 
     def text(self, type_name: str, number: int) -> str:
         """Return the text that stands for a number, its digits where none does."""
         return self.texts.text(self._new_types[type_name], number).decode(errors="replace")
+
+    def has_text(self, type_name: str, number: int) -> bool:
+        """Return whether a value's text is another than the digits of its number."""
+        return type_name in self and self.text(type_name, number) != str(number)

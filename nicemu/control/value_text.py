@@ -136,8 +136,9 @@ def text_of(number: int) -> str:
 
 
 def _text_number(value: int | str, what: str) -> int:
-    data = str(value).encode()
-    if not data or len(data) > MAX_TEXT_BYTES or b"\0" in data:
+    data = str(value).encode(errors="replace")
+    is_whole = not isinstance(value, str) or data.decode() == value
+    if not is_whole or not data or len(data) > MAX_TEXT_BYTES or b"\0" in data:
         raise illegal(
             f"{what}: {_clipped(str(value))} found; a text of 1 to {MAX_TEXT_BYTES} bytes was expected"
         )

@@ -29,7 +29,14 @@ class ValueSet:
     def keys(self) -> tuple[KeyInfo, ...]:
         """The fields, as a table's keys are described."""
         return tuple(
-            KeyInfo(part.name, place, width_of(part.type), part.match_kind.value, type=part.type)
+            KeyInfo(
+                part.name,
+                place,
+                width_of(part.type),
+                part.match_kind.value,
+                part.type_name,
+                type=part.type,
+            )
             for place, part in enumerate(self.spec.fields, start=1)
         )
 

@@ -280,7 +280,8 @@ class _Path:
     def end(self) -> None:
         """Make the summary whole, and give memory back."""
         if self._compiled is not None:
-            self._compiled.close()
+            with suppress(BufferError):  # where an error was raised, frames are still looked at
+                self._compiled.close()
         for port in self._ports.values():
             self._summary.dropped.update(port.drops)
         for to, count in self._not_taken.items():

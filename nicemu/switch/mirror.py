@@ -91,8 +91,9 @@ def _take_tables(client: P4RuntimeClient, engine: Engine) -> None:
     for table in shown_tables(client, engine):
         empty(engine, table.name)
         held = engine.table(table.name)
-        found = [item for item in client.read(table.name, meters=True) if not item.const]
-        for error in held.insert_many([item.entry for item in found], engine.now_ns):
+        found = client.read(table.name, meters=True)
+        added = [item.entry for item in found if not item.const]
+        for error in held.insert_many(added, engine.now_ns):
             if error is not None:  # what was read does not fit together: others write meanwhile
                 raise error
         default = client.read_default(table.name, meters=True)

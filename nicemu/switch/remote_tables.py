@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nicemu.control import ObjectClient, P4RuntimeClient, ProgramReader, Texts, Update, ir_reader
-from nicemu.errors import UsageError
+from nicemu.errors import ControlError, UsageError
 from nicemu.pipeline import (
     ActionProfile,
     CounterArray,
     Engine,
     MeterArray,
     MeterConfig,
+    Table,
     TableEntry,
     TableStatus,
     plain,
@@ -73,16 +74,22 @@ def apply_tables(
             _default(engine, table),
         ):
             raise UsageError(f"{path}: table {table.name} is @hidden, and no controller can change it")
-    others = _write_profiles(client.objects, engine, profiles)
+    if 0 in put.sessions:
+        raise UsageError(f"{path}: clone session 0 is none of P4Runtime's, which begin with 1")
     updates = [
         update
         for table in engine.tables()
         for update in (
-            *_changes(table, before[table.name], _entries(engine, table)),
+            *_changes(engine.table(table.name), table, before[table.name], _entries(engine, table)),
             *_default_change(table, defaults[table.name], _default(engine, table)),
         )
     ]
     updates.sort(key=lambda update: update.kind != "delete")  # which makes room
+    try:
+        client.check(updates)
+    except ControlError as error:
+        raise UsageError(f"{path}: {error}") from error
+    others = _write_profiles(client.objects, engine, profiles)
     if updates:
         client.write(updates)
     others += _write_objects(client.objects, engine, put)
@@ -121,8 +128,8 @@ def _groups(profile: ActionProfile) -> dict[int, Any]:
     return {group: (members, profile.max_sizes.get(group, 0)) for group, members in profile.groups.items()}
 
 
-def _changes(table: TableStatus, before: _Held, after: _Held) -> Iterator[Update]:
-    """Yield what makes the entries of a table others."""
+def _changes(held: Table, table: TableStatus, before: _Held, after: _Held) -> Iterator[Update]:
+    """Yield what makes the entries of a table others; of const ones, their meters."""
     names = [key.name for key in table.keys]
     parameters = {action.name: [item.name for item in action.params] for action in table.actions}
 
@@ -133,8 +140,8 @@ def _changes(table: TableStatus, before: _Held, after: _Held) -> Iterator[Update
             kind,
             table.name,
             keys,
-            entry.action or None,
-            given,
+            None if held.is_const(entry) else entry.action or None,
+            {} if held.is_const(entry) else given,
             entry.priority,
             choice=entry.choice,
             idle_timeout_ns=entry.idle_timeout_ns,

@@ -141,7 +141,7 @@ def _registers(engine: Engine, values: TextValues) -> list[dict[str, Any]]:
             told = {
                 str(index): _value_json(engine, array.type, type_names.get(name, ""), value, values)
                 for index, value in sorted(held.items())
-                if value
+                if value or values.has_text(type_names.get(name, ""), value)
             }
             if told:
                 found.append({"register": name, "values": told})

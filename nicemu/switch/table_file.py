@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nicemu.control import Texts, TextValues, parse_match, parse_value
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.garbage import garbage_waits
 from nicemu.pipeline import (
     HOST_PORT,
@@ -154,6 +154,14 @@ class _TableFile:
         given = item.members(("table",), (*_OF_TABLE, *_LOOKUPS))
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
         is_complete = "complete" in given and given["complete"].flag()
+        before = self._written.get(("tables", table.name))
+        if before is not None and (is_complete or ("complete", table.name) in self._written):
+            raise item.fault(f"is of {table.name}, as is {before}; one that is complete stands alone")
+        self._written["complete" if is_complete else "tables", table.name] = item.place
+        self._written["tables", table.name] = item.place
+        for name in ("default", "default_entry"):
+            if name in given:
+                self._write_once(name, table.name, given[name])
         if is_complete:
             empty(self._engine, table.name)
         entries = given["entries"].items() if "entries" in given else []
@@ -263,6 +271,8 @@ class _TableFile:
                 value = part.number_or_text(is_bool=isinstance(key.type, ir.Bool)) if part else "*"
                 if value != "*" and key.type_name in self._values and key.match_kind in _MAY_BE_TEXTS:
                     value = self._values.number(key.type_name, value, key.name)
+                if key.controller_bits:
+                    value = _as_program_has(value, key)
                 matches.append(parse_match(value, key.match_kind, key.width, key.name, key.type))
         return tuple(matches)
 
@@ -303,7 +313,7 @@ class _TableFile:
         for member in given["members"].items() if "members" in given else ():
             parts = member.members(("member", "action"))
             call = self._call(tuple(actions.values()), profile.name, parts["action"])
-            number = parts["member"].number()
+            number = parts["member"].number(_MAX_32_BITS, first=1)
             is_there = self._replaces(f"members of {profile.name}", number, number in profile.members)
             with member:
                 (profile.modify_member if is_there else profile.insert_member)(number, call)
@@ -313,7 +323,7 @@ class _TableFile:
             weighted = tuple(
                 (one["member"].number(), _number(one, "weight", 1, _MAX_31_BITS)) for one in held
             )
-            number = parts["group"].number()
+            number = parts["group"].number(_MAX_32_BITS, first=1)
             put_group = profile.insert_group
             if self._replaces(f"groups of {profile.name}", number, number in profile.groups):
                 put_group = profile.modify_group
@@ -329,6 +339,8 @@ class _TableFile:
             self._member_of(found.keys, found.spec.name, member) for member in given["members"].items()
         ]
         with item:
+            if len(set(members)) != len(members):
+                raise UsageError(f"value set {found.spec.name} is given a member twice")
             found.replace(members)
         self._put.value_sets.append(found.spec.name)
 
@@ -446,6 +458,16 @@ def _replicas(item: Located) -> tuple[Replica, ...]:
 def _name(item: Located, known: Iterable[str], subject: str, word: str | None = None) -> str:
     with item:
         return full_name(item.word() if word is None else word, known, subject)
+
+
+def _as_program_has(value: int | str, key: KeyInfo) -> int | str:
+    """Return a whole value of a key of which controllers see more or fewer bits, as they write it."""
+    if not isinstance(value, str):
+        return value
+    number, joint, mask = value.partition("&&&" if key.match_kind == "ternary" else "/")
+    ones = (1 << key.given_width) - 1
+    is_whole = mask.strip() in (f"{ones:#x}", str(ones)) if joint == "&&&" else mask == str(key.given_width)
+    return number if joint and is_whole else value
 
 
 def _weight(item: Located) -> int:

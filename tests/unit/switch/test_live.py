@@ -212,6 +212,27 @@ def test_what_has_become_of_packets_is_known_of_a_switch_that_failed(engine: Eng
     assert summary.out == {"host": 1}
 
 
+def test_a_port_that_fails_ends_a_switch_with_its_own_error(
+    engine: Engine, ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = loopback_pair()
+    far.send([frame(0xFD), frame(1)])
+    full = loopback_pair()[0]
+
+    def fail(*frames: object) -> int:
+        raise OSError(28, "No space left on device", "out.pcap")  # as of a capture's disk
+
+    for name in ("send", "send_batch"):
+        monkeypatch.setattr(full, name, fail)
+    summary = Summary()
+    with (
+        LiveSwitch(engine, {0: near, 1: full}, summary=summary) as switch,
+        pytest.raises(OSError, match="No"),
+    ):
+        switch.forward(ended, 20)
+    assert summary.packets == 2
+
+
 def test_a_controller_s_work_is_done_at_the_time_that_it_is(engine: Engine) -> None:
     """So that an entry that it writes is idle from then on, and not since the last packet came."""
     clock = VirtualClock(5_000)

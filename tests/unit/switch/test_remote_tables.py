@@ -12,7 +12,8 @@ import pytest
 
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Engine, Exact, P4Info, Program, TableEntry
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Engine, Exact, MeterConfig, P4Info, Program, TableEntry
 from nicemu.switch import Applied, apply_tables, put_tables, save_tables, state_of
 from tests.unit.switch.every_kind import PROGRAM
 from tests.unit.switch.test_state_file import GIVEN, NOTHING, SEND_4
@@ -242,3 +243,57 @@ def test_what_comes_in_between_is_told(engine: Engine, client: P4RuntimeClient, 
         apply_tables(
             client, path, lambda _: engine.insert("I.plain", TableEntry((Exact(1),), "NoAction", ()))
         )
+
+
+CONST = compile_text("""
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; }
+struct headers_t { h_t h; }
+struct metadata_t { bit<2> colour; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.h); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    direct_meter<bit<2>>(MeterType.packets) rate;
+    action mark(bit<9> port) { rate.read(m.colour); s.egress_spec = port; }
+    action miss() { rate.read(m.colour); }
+    table t {
+        key = { h.h.a: exact; }
+        actions = { mark; miss; }
+        const default_action = miss;
+        meters = rate;
+        const entries = { 1: mark(7); 2: mark(8); }
+    }
+    apply { t.apply(); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+""").program
+
+
+def test_meters_of_const_entries_and_defaults_are_written_and_saved(tmp_path: Path) -> None:
+    rates = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
+    path, saved = tmp_path / "tables.json", tmp_path / "saved.json"
+    entry = {
+        "keys": {"a": 1},
+        "const": True,
+        "action": {"name": "mark", "parameters": {"port": 7}},
+        "meter": rates,
+    }
+    table = {"table": "t", "entries": [entry], "default_entry": {"meter": rates}}
+    path.write_text(json.dumps({"tables": [table]}))
+    engines = [Engine(), Engine()]
+    for number, engine in enumerate(engines):
+        engine.load(CONST)
+        address = f"unix:{tmp_path}/{number}.sock"
+        with P4RuntimeServer({1: engine}, address), P4RuntimeClient(address) as client:
+            apply_tables(client, path if number == 0 else saved)
+            if number == 0:
+                save_tables(client, saved)
+    first, second = (engine.table("I.t") for engine in engines)
+    assert [row.meter_config for row in first.rows()] == [MeterConfig(1, 2, 3, 4), None]
+    assert [row.meter_config for row in second.rows()] == [MeterConfig(1, 2, 3, 4), None]
+    assert second.default_row().meter_config == MeterConfig(1, 2, 3, 4)

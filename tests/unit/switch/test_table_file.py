@@ -211,6 +211,22 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
             "$.multicast_groups[1].group is the same as $.multicast_groups[0].group; one was expected",
         ),
         (
+            [{"table": "plain", "complete": True}, {"table": "plain"}],
+            "$.tables[1] is of I.plain, as is $.tables[0]; one that is complete stands alone",
+        ),
+        (
+            [{"table": "plain"}, {"table": "plain", "complete": True}],
+            "$.tables[1] is of I.plain, as is $.tables[0]; one that is complete stands alone",
+        ),
+        (
+            [{"table": "plain", "default": "NoAction"}] * 2,
+            "$.tables[1].default is the same as $.tables[0].default; one was expected",
+        ),
+        (
+            {"value_sets": [{"value_set": "known", "members": [3, "0x3"]}]},
+            "$.value_sets[0]: value set P.known is given a member twice",
+        ),
+        (
             plain(entry({"a": 1, "h.h.a": 1})),
             "keys.h.h.a is h.h.a, which has a value already; one was expected",
         ),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update
-from nicemu.errors import UsageError
+from nicemu.errors import ControlError, UsageError
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Engine, Exact
 from nicemu.switch import apply_tables, put_tables, save_tables
 
 PROGRAM = compile_text("""
@@ -25,7 +25,11 @@ header x_t { bit<8> a; bit<8> b; }
 struct headers_t { x_t x; }
 struct metadata_t { name_t n; port_t out_; }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    state start { b.extract(h.x); transition accept; }
+    value_set<name_t>(4) special;
+    state start {
+        b.extract(h.x);
+        transition select((name_t) (bit<10>) h.x.b) { special: accept; _: accept; }
+    }
 }
 control V(inout headers_t h, inout metadata_t m) { apply { } }
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
@@ -60,7 +64,7 @@ def call(name: str, **parameters: object) -> dict[str, object]:
     return {"name": name, "parameters": parameters}
 
 
-GIVEN = {
+GIVEN: dict[str, Any] = {
     "action_profiles": [{"profile": "choice", "members": [{"member": 1, "action": call("send", p=6)}]}],
     "tables": [
         {
@@ -80,6 +84,7 @@ GIVEN = {
         },
         {"table": "maybe", "entries": [{"keys": {"n": "red", "port": 7}, "priority": 1, "member": 1}]},
     ],
+    "value_sets": [{"value_set": "special", "members": ["blue", "7"]}],
     "registers": [{"register": "last", "values": {"3": "red"}}],
 }
 ARRIVALS = [(1, 0), (2, 0), (3, 0), (3, 7), (4, 7)]
@@ -131,6 +136,8 @@ def test_what_is_saved_comes_back_whatever_numbers_texts_stand_for_then(
     assert [entry["keys"]["n"] for entry in told["I.exactly"]] == ["5", "blue"]
     assert told["I.maybe"][0]["keys"] == {"n": "red", "port": "7&&&0x1ff"}
     assert [entry["action"]["parameters"]["n"] for entry in told["I.names"]] == ["5", "blue", "red"]
+    (special,) = document["value_sets"]
+    assert [list(member.values()) for member in special["members"]] == [["blue"], ["7"]]
     assert document["registers"] == [{"register": "I.last", "values": {"3": "red"}}]
 
     other = Engine()
@@ -143,6 +150,7 @@ def test_what_is_saved_comes_back_whatever_numbers_texts_stand_for_then(
         apply_tables(another, saved)
         assert ports(other) == ports(engine) == [2, 3, 0, 6, 0]
         assert apply_tables(another, saved).inserted == 0
+        assert len(another.objects.value_set("special")) == 2
         save_tables(another, tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["registers"] == document["registers"]
 
@@ -161,3 +169,48 @@ def test_a_hidden_table_keeps_what_the_program_says_and_is_no_matter_of_a_file(
     with pytest.raises(UsageError, match=r"table I\.fixed is @hidden"):
         apply_tables(client, written(tmp_path, hidden))
     assert len(engine.table("I.fixed").rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("port", "sentence"),
+    [("4&&&0xf", "a mask of 32 ones"), ("4&&&0xff", "a mask of 32 ones")],
+)
+def test_what_a_server_would_refuse_is_told_before_anything_is_written(
+    engine: Engine, client: P4RuntimeClient, tmp_path: Path, port: str, sentence: str
+) -> None:
+    document = {
+        "action_profiles": GIVEN["action_profiles"],
+        "tables": [
+            {"table": "exactly", "entries": [{"keys": {"n": "red"}, "action": call("send", p=2)}]},
+            {"table": "maybe", "entries": [{"keys": {"port": port}, "priority": 1, "member": 1}]},
+        ],
+    }
+    with pytest.raises(UsageError, match=sentence):
+        apply_tables(client, written(tmp_path, document))
+    assert not engine.objects.profile("choice").members
+    assert not engine.table("I.exactly").rows()
+
+
+def test_a_whole_value_may_be_written_as_controllers_do(
+    engine: Engine, client: P4RuntimeClient, tmp_path: Path
+) -> None:
+    keys = {"n": "red", "port": "7&&&0xffffffff"}
+    tables = [{"table": "maybe", "entries": [{"keys": keys, "priority": 1, "member": 1}]}]
+    apply_tables(client, written(tmp_path, {**GIVEN, "tables": [GIVEN["tables"][0], *tables]}))
+    assert ports(engine)[3] == 6
+
+
+def test_a_text_that_means_anything_in_a_file_is_not_saved(client: P4RuntimeClient, tmp_path: Path) -> None:
+    entry = Update("insert", "exactly", {"n": "*"}, "send", {"p": 1})
+    with pytest.raises(ControlError, match="exact"):
+        client.write([entry])
+    client.write([Update("insert", "exactly", {"n": Exact(ord("*"))}, "send", {"p": 1})])
+    with pytest.raises(ControlError, match=r"key n is the text \*, which means anything here"):
+        save_tables(client, tmp_path / "saved.json")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "", "a\0b"])
+def test_what_is_no_text_is_a_fault_with_its_place(engine: Engine, tmp_path: Path, text: str) -> None:
+    document = {"tables": [{"table": "exactly", "entries": [{"keys": {"n": text}, "action": "NoAction"}]}]}
+    with pytest.raises(UsageError, match=r"entries\[0\]\.keys\.n"):
+        put_tables(engine, written(tmp_path, document))
