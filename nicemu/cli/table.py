@@ -111,16 +111,18 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
 @click.argument("settings", metavar="[PARAM=VALUE...]", nargs=-1)
 @PIPELINE_OPTION
 def default(name: str, action: str | None, settings: tuple[str, ...], nic: str | None) -> None:
-    """Have TABLE run ACTION for what matches no entry, or again what the program says."""
+    """Have TABLE run ACTION for what matches no entry, or again what the program says; its meter stays."""
+    from nicemu.control import Update
+
     given = _settings(settings)
     with _client(nic) as client:
         schema = _named(name, client.tables(), "the program", "table")
-        if action is None:
-            client.set_default(schema.name)
-            return
-        called = _named(action, schema.actions, f"table {schema.name}", "action")
-        _, values = _divided(given, [], [item.name for item in called.params])
-        client.set_default(schema.name, called.name, values)
+        called, values = None, dict[str, str]()
+        if action is not None:
+            named = _named(action, schema.actions, f"table {schema.name}", "action")
+            called, (_, values) = named.name, _divided(given, [], [item.name for item in named.params])
+        meter = client.read_default(schema.name, meters=True).meter if schema.has_meter else None
+        client.write([Update("modify", schema.name, {}, called, values, default=True, meter=meter)])
 
 
 @table.command("clear")

@@ -407,7 +407,7 @@ def _parsed_member(value: Number, listed: ir.EnumType, what: str) -> int:
         raise UsageError(f"{what} is {listed.name}, which has no {value!r}; it has {', '.join(names)}")
     if listed.type.signed:
         return parse_signed(value, listed.type.width, what)
-    number = parse_value(value, listed.type.width, what, listed.type)
+    number = parse_value(str(value), listed.type.width, what)  # P4Info does not say whether it has a sign
     if not listed.serializable and number not in [one.value for one in listed.members]:
         raise UsageError(
             f"{what} is {listed.name}, of which {number} is no member; it has {', '.join(names)}"

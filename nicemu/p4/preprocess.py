@@ -245,6 +245,8 @@ class Preprocessor:
                 is_there = bool(name) and self._sought(self._folders(folder, is_quoted), name) is not None
                 token = Token("number", str(int(is_there)), token.location)
                 at = end + 1
+            elif token.text == _HAS_INCLUDE and "defined" not in texts[max(at - 3, 0) : at - 1]:
+                self._reporter.error(token.location, f'{_HAS_INCLUDE} needs (<file>) or ("file")')
             result.append(token)
         return result
 

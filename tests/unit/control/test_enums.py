@@ -192,6 +192,7 @@ def test_members_with_a_sign_stay_apart_on_the_way_to_a_server_and_back() -> Non
     client, server = Schema(p4info_of_message(info_message(p4info))), Schema(p4info)
     for name, number in (("LESS", -1), ("MORE", 7), ("LEAST", -8)):
         given = _parsed(name, ir.Named("Sign"), client, "x")
+        assert _parsed(number, ir.Named("Sign"), client, "x") == given
         data = messages().P4Data()
         fill_data(data, given, ir.Named("Sign"), client.layouts)
         assert value_of_data(data, ir.Named("Sign"), server.layouts, "x") == number
