@@ -111,7 +111,7 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
 @click.argument("settings", metavar="[PARAM=VALUE...]", nargs=-1)
 @PIPELINE_OPTION
 def default(name: str, action: str | None, settings: tuple[str, ...], nic: str | None) -> None:
-    """Have TABLE run ACTION for what matches no entry, or again what the program says; its meter stays."""
+    """Have TABLE run ACTION for what matches no entry, or again what the program says."""
     from nicemu.control import Update
 
     given = _settings(settings)
@@ -121,8 +121,9 @@ def default(name: str, action: str | None, settings: tuple[str, ...], nic: str |
         if action is not None:
             named = _named(action, schema.actions, f"table {schema.name}", "action")
             called, (_, values) = named.name, _divided(given, [], [item.name for item in named.params])
-        meter = client.read_default(schema.name, meters=True).meter if schema.has_meter else None
-        client.write([Update("modify", schema.name, {}, called, values, default=True, meter=meter)])
+        present = client.read_default(schema.name, meters=schema.has_meter)
+        chosen = Update("modify", schema.name, {}, called, values, default=True)
+        client.write([replace(chosen, meter=present.meter, note=present.entry.note)])
 
 
 @table.command("clear")
@@ -242,11 +243,14 @@ def _write(
 
 
 def _write_one(client: P4RuntimeClient, schema: TableSchema, update: Update) -> None:
-    """Write one change; an entry that is modified keeps its idle timeout and its meter's rates."""
-    if update.kind == "modify" and (schema.info.idle_timeout or schema.has_meter):
+    """Write one change; an entry that is modified keeps its idle timeout, its meter's rates and what its
+    controller has noted with it.
+    """
+    if update.kind == "modify":
         present = client.read_one(schema.name, update.keys, update.priority)
         if present is not None:
-            update = replace(update, idle_timeout_ns=present.entry.idle_timeout_ns, meter=present.meter)
+            timeout, note = present.entry.idle_timeout_ns, present.entry.note
+            update = replace(update, idle_timeout_ns=timeout, meter=present.meter, note=note)
     client.write([update])
 
 

@@ -6,7 +6,7 @@ Source: P4Runtime Specification 1.4, "TableEntry".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from .byte_string import encode_bytes
 from .count_message import fill_meter, meter_of_message
 from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .messages import Message, UpdateType, messages
+from .metadata import fill_note, note_of
 from .schema import Schema, TableSchema, parameter_of
 from .value_text import match_anything, parse_match, parse_value
 
@@ -43,6 +44,8 @@ class Update:
     idle_timeout_ns: int = 0
     meter: MeterConfig | None = None
     """The rates of the entry's direct meter; without any it says green."""
+    note: Hashable = None
+    """What `entry.note` of a ReadEntry has, to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def update_message(update: Update, schema: Schema) -> Message:
     if not update.default:
         add_matches(entry.match, matches_given(update.keys, table), table.keys)
     entry.idle_timeout_ns = update.idle_timeout_ns
+    fill_note(entry, update.note)
     if update.meter is not None:
         fill_meter(entry.meter_config, update.meter)
     if update.choice is not None:
@@ -115,5 +119,6 @@ def entry_read(message: Message, schema: Schema) -> ReadEntry:
     meter = None
     if message.HasField("meter_config"):
         meter = meter_of_message(message.meter_config, table.owner, table.meter_type)
-    entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
+    idle_timeout_ns, note = message.idle_timeout_ns, note_of(message)
+    entry = TableEntry(matches, action, parameters, message.priority, choice, idle_timeout_ns, note)
     return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter, hit_bytes)

@@ -33,11 +33,11 @@ from .data_message import fill_data
 from .digest_lists import DigestList, DigestLists
 from .entry_message import add_matches
 from .messages import Message, messages
+from .metadata import fill_note
 from .packet_message import frame_of_message, packet_in_message
 from .refusals import illegal
 from .schema import Schema
 from .stream import Session
-from .table_entity import fill_note
 from .target import PipelineTarget
 from .texts import Texts
 

@@ -8,7 +8,7 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources", "Idle-tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,20 +36,13 @@ from .entry_changes import (
 )
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .metadata import Metadata, fill_note, note_of
 from .refusals import illegal
 from .schema import Schema, TableSchema
 
 _DIRECT_RESOURCES = ("counter_data", "meter_config", "meter_counter_data")
 MAX_METADATA_BYTES = 256
 """Longest `metadata` that one entry keeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """What a client wants to find again with an entry."""
-
-    controller_metadata: int = 0
-    metadata: bytes = b""
 
 
 # Changes
@@ -74,7 +67,7 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
             raise illegal(f"{table.owner} has no keys: it has a default action, and no entries")
         call = call_of_message(message.action, table, default=False)
     action, parameters, choice = call
-    note = _note_of(message)
+    note = note_of(message)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns, note)
     if update_type == INSERT:
         return InsertEntry(table.name, entry, resources)
@@ -141,7 +134,7 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
     if not message.HasField("action"):
         return SetDefault(table.name, None, None, resources)
     call = call_of_message(message.action, table, default=True)[:2]
-    return SetDefault(table.name, call, _note_of(message), resources)
+    return SetDefault(table.name, call, note_of(message), resources)
 
 
 def _check_default(message: Message, owner: str) -> None:
@@ -150,12 +143,6 @@ def _check_default(message: Message, owner: str) -> None:
         raise illegal(f"{owner}: the default entry has neither match nor priority")
     if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
         raise illegal(f"{owner}: the default entry has no idle timeout")
-
-
-def _note_of(message: Message) -> Metadata | None:
-    if not message.metadata and not message.controller_metadata:
-        return None
-    return Metadata(message.controller_metadata, message.metadata)
 
 
 def _check(message: Message, table: TableSchema) -> None:
@@ -373,9 +360,3 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             if hit and table.info.idle_timeout:
                 message.time_since_last_hit.elapsed_ns = row.idle_ns
             yield message
-
-
-def fill_note(message: Message, note: Hashable) -> None:
-    """Set what the client wants to find again with an entry."""
-    if isinstance(note, Metadata):
-        message.controller_metadata, message.metadata = note.controller_metadata, note.metadata

@@ -98,7 +98,7 @@ def _take_tables(client: P4RuntimeClient, engine: Engine) -> None:
                 raise error
         default = client.read_default(table.name, meters=True)
         if default.entry.action and default.entry != held.default_row().entry:
-            held.set_default(default.entry.action, default.entry.parameters)
+            held.set_default(default.entry.action, default.entry.parameters, default.entry.note)
         if held.spec.meter:
             for item in found:
                 held.row(item.entry.matches, item.entry.priority).meter.configure(item.meter, now_ns=0)

@@ -7,7 +7,7 @@ in it is told with its place, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,7 +32,7 @@ from .table_file import Put, put_file
 
 _Held: TypeAlias = dict[object, tuple[TableEntry, MeterConfig | None]]
 """Entries of a table with their meters, by matches and priority."""
-_Default: TypeAlias = tuple[str, tuple[int, ...], MeterConfig | None]
+_Default: TypeAlias = tuple[str, tuple[int, ...], MeterConfig | None, Hashable]
 _Profiles: TypeAlias = dict[str, tuple[dict[int, Any], dict[int, Any]]]
 """The members and groups of action profiles, by their names."""
 
@@ -117,7 +117,7 @@ def _entries(engine: Engine, table: TableStatus) -> _Held:
 
 def _default(engine: Engine, table: TableStatus) -> _Default:
     row = engine.table(table.name).default_row()
-    return row.entry.action, row.entry.parameters, row.meter_config
+    return row.entry.action, row.entry.parameters, row.meter_config, row.entry.note
 
 
 def _profiles(engine: Engine) -> _Profiles:
@@ -146,6 +146,7 @@ def _changes(held: Table, table: TableStatus, before: _Held, after: _Held) -> It
             choice=entry.choice,
             idle_timeout_ns=entry.idle_timeout_ns,
             meter=meter,
+            note=entry.note,
         )
 
     for place, (entry, _) in before.items():
@@ -157,11 +158,11 @@ def _changes(held: Table, table: TableStatus, before: _Held, after: _Held) -> It
 
 
 def _default_change(table: TableStatus, before: _Default, after: _Default) -> Iterator[Update]:
-    if before != after:
-        action, values, meter = after
+    if before[:3] != after[:3]:
+        action, values, meter, _ = after
         parameters = next(item.params for item in table.actions if item.name == action)
         given = {item.name: value for item, value in zip(parameters, values, strict=True)}
-        yield Update("modify", table.name, {}, action, given, default=True, meter=meter)
+        yield Update("modify", table.name, {}, action, given, default=True, meter=meter, note=before[3])
 
 
 def _write_profiles(objects: ObjectClient, engine: Engine, before: _Profiles) -> int:

@@ -191,7 +191,8 @@ class _TableFile:
             with item:
                 is_there = error is not None and error.code is P4RuntimeCode.ALREADY_EXISTS
                 if self._replaces(table.name, (entry.matches, entry.priority), is_there):
-                    held.modify(entry)
+                    note = held.row(entry.matches, entry.priority).entry.note
+                    held.modify(entry._replace(note=note))
                 elif error is not None:
                     raise error
             if counted or "meter" in given:

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nicemu.cli import main
-from nicemu.control import P4RuntimeClient, P4RuntimeServer
+from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update
+from nicemu.control.metadata import Metadata
 from nicemu.pipeline import Engine, Exact, Lpm, OwnExterns, TableEntry, extern, p4info_of
 from nicemu.run import loadable_program, read_program
 from nicemu.run.program_file import program_of
@@ -278,6 +279,11 @@ def test_a_modified_entry_keeps_its_timeout_and_its_meter_and_a_listing_has_them
     assert [entry["idle_timeout_ns"] for entry in listed["entries"]] == [10**9] * 2
     assert [entry["meter"] for entry in listed["entries"]] == [rates] * 2
     assert "default_entry" not in listed
+    with P4RuntimeClient(f"unix:{tmp_path}/nic.sock") as client:
+        noted = Update("modify", "t", {"a": 5}, "mark", priority=1, note=Metadata(3, b"mine"))
+        client.write([noted])
+    assert nicemu("table", "modify", "t", "send", "a=5", "port=2", "--priority", "1").exit_code == 0
+    assert Metadata(3, b"mine") in [entry.note for entry in engine.read("t")]
     assert nicemu("table", "modify", "t", "mark", "a=6", "--priority", "1").exit_code == 1
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nicemu.control import P4RuntimeClient, P4RuntimeServer
+from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update
+from nicemu.control.metadata import Metadata
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine, Exact, MeterConfig, P4Info, Program, TableEntry
@@ -297,3 +298,23 @@ def test_meters_of_const_entries_and_defaults_are_written_and_saved(tmp_path: Pa
     assert [row.meter_config for row in first.rows()] == [MeterConfig(1, 2, 3, 4), None]
     assert [row.meter_config for row in second.rows()] == [MeterConfig(1, 2, 3, 4), None]
     assert second.default_row().meter_config == MeterConfig(1, 2, 3, 4)
+
+
+def test_what_a_controller_has_noted_with_entries_stays_where_they_are_modified(
+    engine: Engine, client: P4RuntimeClient, apply: Apply
+) -> None:
+    noted = Metadata(7, b"mine")
+    client.write([Update("insert", "I.plain", {"a": 5}, "send", {"port": 1}, note=noted)])
+    client.write([Update("modify", "I.plain", {}, "NoAction", default=True, note=noted)])
+    assert client.read_one("I.plain", {"a": 5}) is not None
+    table = {
+        "table": "I.plain",
+        "entries": [{"keys": {"a": 5}, "action": {"name": "send", "parameters": {"port": 2}}}],
+        "default": {"name": "send", "parameters": {"port": 3}},
+    }
+    assert apply([table]).modified == 2
+    (row,) = engine.table("I.plain").rows()
+    assert (row.entry.parameters, row.entry.note) == ((2,), noted)
+    default = engine.table("I.plain").default_row().entry
+    assert (default.parameters, default.note) == ((3,), noted)
+    assert apply([table]) == Applied()
