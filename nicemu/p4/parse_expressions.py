@@ -6,17 +6,14 @@ Source: P4-16 Language Specification 1.2.5, "Expressions" and the grammar's oper
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
-
-from nicemu.pipeline import ir
 
 from . import syntax
 from .diagnostics import Location, Reporter
 from .lexer import Token
+from .number_literals import number_of
 from .syntax_copy import fresh
 from .token_reader import MAX_EXPRESSION_DEPTH, SyntaxFault, TokenReader
 
@@ -40,8 +37,6 @@ _OPPOSITE = {"+": "-", "-": "+"}
 BASE_TYPES = frozenset(
     {"bit", "int", "bool", "error", "string", "void", "varbit", "tuple", "list", "match_kind"}
 )
-_NUMBER = re.compile(r"(?:([0-9]+)([ws]))?(0[xXbBoOdD])?(.*)")
-_BASES = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
 _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
 _BEHIND_A_VALUE = frozenset({".", "[", "(", "<"})
 _CAST_OPERANDS = frozenset({"(", "{", "~", "!", "-", "+", ".", "...", "true", "false", "this", "error"})
@@ -474,28 +469,10 @@ class ExpressionParser(TokenReader):
         return self.deepened(node, *items) if items else node
 
     def _number(self, token: Token) -> syntax.Expression:
-        number, bits, signed, fault = _number_of(token.text)
+        number, bits, signed, fault = number_of(token.text)
         if fault:
             self.reporter.error(token.location, fault)
         return syntax.Number(at=token.location, number=number, width=bits, signed=signed)
-
-
-@lru_cache(maxsize=1024)
-def _number_of(text: str) -> tuple[int, int | None, bool, str]:
-    """Return a number, its width in bits, whether it has a sign, and what is wrong with it."""
-    match = _NUMBER.fullmatch(text)
-    assert match is not None
-    width, sign, base, digits = match.groups()
-    signed = sign == "s"
-    try:
-        number = int(digits.replace("_", "") or "0", _BASES[base.lower()] if base else 10)
-        bits = int(width) if width else None
-    except ValueError:
-        return 0, None, signed, "this number has too many digits"
-    if bits is not None and not int(signed) <= bits <= ir.MAX_WIDTH_BITS:
-        what = f"a number of {width} bits; {int(signed)} to {ir.MAX_WIDTH_BITS} were expected"
-        return number, 1, signed, what
-    return number, bits, signed, ""
 
 
 def _touch(one: Location, other: Location) -> bool:
