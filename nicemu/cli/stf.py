@@ -125,13 +125,6 @@ def _run(job: _Job) -> tuple[Outcome, int]:
 
     clock = WallClock()
     began_ns = clock.now_ns()
-
-    def prepare(engine: Engine) -> None:
-        from nicemu.switch import put_tables
-
-        if job.tables is not None:
-            put_tables(engine, job.tables)
-
     with own_output_apart():
         outcome = run_test(
             job.program,
@@ -141,9 +134,16 @@ def _run(job: _Job) -> tuple[Outcome, int]:
             job.traces,
             job.compiles,
             read_externs(job.externs),
-            prepare,
+            job.tables,
+            _put_tables,
         )
     return outcome, clock.now_ns() - began_ns
+
+
+def _put_tables(engine: Engine, path: Path) -> None:
+    from nicemu.switch import put_tables
+
+    put_tables(engine, path)
 
 
 def _behind_a_bar(results: Iterable[tuple[Outcome, int]], count: int) -> list[tuple[Outcome, int]]:

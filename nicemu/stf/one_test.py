@@ -54,12 +54,13 @@ def run_test(
     trace: bool = False,
     compiled: bool = False,
     externs: Iterable[Callable[..., Any]] = (),
-    prepare: Callable[[Engine], object] = lambda engine: None,
+    tables: Path | None = None,
+    put: Callable[[Engine, Path], object] = lambda engine, path: None,
 ) -> Outcome:
     """Compile a program, read a script and run it, as machine code if `compiled`.
 
-    `externs` are functions and classes with `@extern`; `prepare` is as for `run_script`. Whatever goes wrong
-    is an outcome, so that it does not hide the tests behind this one.
+    `externs` are functions and classes with `@extern`; `put` puts what a file of `tables` holds into the
+    engine before. Whatever goes wrong is an outcome, so that it does not hide the tests behind this one.
     """
 
     def ended(status: Status, *messages: Diagnostic) -> Outcome:
@@ -71,9 +72,19 @@ def run_test(
         return ended(Status.FAILED, *error.diagnostics)
     except UsageError as error:
         return ended(Status.FAILED, _at_the_start(script, str(error)))
+
+    def prepare(engine: Engine) -> None:
+        if tables is not None:
+            try:
+                put(engine, tables)
+            except UsageError as error:
+                raise ScriptError([_at_the_start(tables, str(error))]) from error
+
     try:
         loaded = _read(program, include_paths, defines)
         report = run_script(loaded, commands, trace, compiled, externs, prepare)
+    except ScriptError as error:  # the file of tables
+        return ended(Status.FAILED, *error.diagnostics)
     except CompileError as error:
         return ended(Status.REFUSED, *(item for item in error.diagnostics if item.severity is Severity.ERROR))
     except ControlError as error:  # the engine does not take the program, or `externs` are unlike its own
