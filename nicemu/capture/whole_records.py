@@ -63,7 +63,7 @@ class WholeRecords:
         try:
             while done < len(data):
                 done += self._file.write(data[done:])
-        except OSError:
+        except BaseException:  # Ctrl-C, too
             done = self._whole(data, done)
             with suppress(OSError):  # a pipe takes nothing back
                 self._file.seek(self._length + done)

@@ -97,3 +97,36 @@ def test_what_is_as_long_as_many_frames_is_cut_likewise(tmp_path: Path, kind: Ki
             file.write(memoryview(data))
         file.close()
     assert [frame.data for frame in read_capture(path)] == [FRAMES[n % 30] for n in range(999)]
+
+
+def test_a_write_that_is_interrupted_leaves_whole_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out"
+    file = WholeRecords(path, has_blocks=False)
+    writer = _Pcap(file)
+    for data in FRAMES:
+        writer.write(data)
+    real = file._file
+
+    class Interrupted:
+        """Writes some of what it is given, and is then interrupted."""
+
+        def __init__(self) -> None:
+            self.seek, self.truncate, self.close = real.seek, real.truncate, real.close
+            self._calls = 0
+
+        def write(self, data: memoryview) -> int:
+            self._calls += 1
+            if self._calls == 2:
+                real.write(data[:100])
+                raise KeyboardInterrupt
+            return real.write(data[:1000])
+
+    monkeypatch.setattr(file, "_file", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        file.flush()
+    file.close()
+    found = [frame.data for frame in read_capture(path)]
+    assert found
+    assert found == FRAMES[: len(found)]
