@@ -196,10 +196,8 @@ def switch(
     texts = Texts()
     if tables is not None:
         put_given(running, tables, texts)
-    summary, told = (
-        Summary(),
-        SummaryTeller(as_json, is_apart=_STDOUT in files.values() or state == Path("-")),
-    )
+    summary = Summary()
+    told = SummaryTeller(as_json, is_apart=_STDOUT in files.values() or state == Path("-"))
     marker = _first_run(running)
     if marker is not None:
         told.is_first = True

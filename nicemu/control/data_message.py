@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, ir
+from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, ir, width_of
 
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .messages import Message
 from .refusals import illegal, unimplemented
-from .type_message import DataLayout, encode_member, is_tuple, width_of
+from .type_message import DataLayout, encode_member, is_tuple
 
 Layouts: TypeAlias = Mapping[str, DataLayout]
 """What types of data are by their names; errors are an enum of the name `error`."""
@@ -239,7 +239,7 @@ def _bytes_of(number: int, kind: ir.Type) -> bytes:
 
 def _member_of(data: bytes, listed: ir.EnumType, what: str) -> int:
     """Return the value that a serializable enum's byte string means."""
-    width = width_of(listed)
+    width = width_of(listed.type)
     number = decode_bytes(data, width, what)
     is_negative = isinstance(listed.type, ir.Bits) and listed.type.signed and number >> width - 1
     return number - (1 << width) if is_negative else number

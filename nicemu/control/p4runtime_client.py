@@ -228,7 +228,7 @@ class P4RuntimeClient:
     @within_fields
     def check(self, updates: Sequence[Update]) -> None:
         """Refuse what the server would, of values that controllers have otherwise. Raises: ControlError."""
-        for update in updates:
+        for update in updates if self._schema_now().translator is not None else ():
             entity = update_message(update, self._schema_now()).entity
             self._give(entity)
             self._taken(entity)
@@ -273,7 +273,8 @@ class P4RuntimeClient:
         query.table_entry.table_id, query.table_entry.priority = schema.id, priority
         matches = matches_given(keys, schema)
         add_matches(query.table_entry.match, matches, schema.keys)
-        query.table_entry.meter_config.SetInParent()
+        if schema.has_meter:
+            query.table_entry.meter_config.SetInParent()
         self._give(query)
         for entity in self._read_all(query):  # all there are where nothing but * is asked for
             found = entry_read(entity.table_entry, self._schema_now())

@@ -15,7 +15,7 @@ class TextValues:
     """Values of the types of a program that are translated to texts, each of which stands for a number."""
 
     def __init__(self, program: Program | None, texts: Texts | None = None) -> None:
-        self.texts = Texts() if texts is None else texts
+        self._texts = Texts() if texts is None else texts
         self._new_types = {
             new.name: new
             for new in (program.new_types if program else ())
@@ -28,11 +28,11 @@ class TextValues:
     def number(self, type_name: str, value: int | str, what: str) -> int:
         """Return the number that a text stands for from now on; digits say theirs. Raises: ControlError."""
         data = str(value).encode(errors="surrogatepass")  # which is refused as any bytes that are no UTF-8
-        return self.texts.number(self._new_types[type_name], data, what, allot=True)
+        return self._texts.number(self._new_types[type_name], data, what, allot=True)
 
     def text(self, type_name: str, number: int) -> str:
         """Return the text that stands for a number, its digits where none does."""
-        return self.texts.text(self._new_types[type_name], number).decode(errors="replace")
+        return self._texts.text(self._new_types[type_name], number).decode(errors="replace")
 
     def has_text(self, type_name: str, number: int) -> bool:
         """Return whether a value's text is another than the digits of its number."""

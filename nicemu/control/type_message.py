@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import ir, width_of
 
 from .annotation_message import annotations_of, fill_annotations
 from .byte_string import encode_bytes
@@ -63,15 +63,9 @@ def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_
             spec.error.SetInParent()
 
 
-def width_of(listed: ir.EnumType) -> int:
-    """Return how many bits the values of a serializable enum have."""
-    assert isinstance(listed.type, ir.Bits)
-    return listed.type.width
-
-
 def encode_member(value: int, listed: ir.EnumType) -> bytes:
     """Return the byte string of a serializable enum's value: P4Info knows none with a sign, so as bit<W>."""
-    return encode_bytes(value & (1 << width_of(listed)) - 1)
+    return encode_bytes(value & (1 << width_of(listed.type)) - 1)
 
 
 def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequence[str] = ()) -> None:
@@ -82,7 +76,7 @@ def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequ
         match layout:
             case ir.EnumType(serializable=True):
                 listed = message.serializable_enums[layout.name]
-                listed.underlying_type.bitwidth = width_of(layout)
+                listed.underlying_type.bitwidth = width_of(layout.type)
                 for one in layout.members:
                     listed.members.add(name=one.name, value=encode_member(one.value, layout))
             case ir.EnumType():
