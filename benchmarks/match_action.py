@@ -1,338 +1,316 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table lookups alone, in batches, with random keys: what a compiled match-action kernel spends on them.
+"""Whole programs compiled to kernels, packets in memory: parse, look up, count, rewrite, on one core.
 
-Exact tables of 1 k to 1 M entries with keys of 128 bits, beside C compiled in the same run by the system's
-`cc`, where there is one: C looks up in the very same memory (`in_c`), and in a table of the plain layout,
-64-byte entries in a half-full hash table (`in_c_direct`). Tables with priorities of 10 k entries under 32
-masks: priorities by mask, and at random, where no lookup can stop early; under 2,500 masks; ranges alone.
-Tables of prefixes: values at random, lengths about as in the routes of the internet. Thread CPU time, medians
-over rounds; sides alternate. Prints `name value unit` lines.
+The program parses Ethernet, IPv4, UDP and a KV request, looks a 128-bit session up in an exact table, counts,
+and rewrites addresses and time to live. Beside it stands C of the same layout, compiled in the same run by
+the system's `cc` where there is one: the same packets and the very same table, with and without fetching
+memory ahead; the faster one counts. `_lines_alone` is C that knows before which lines of memory each packet
+needs, reads and writes them, and does nothing else: what caches and memory allow. `64k_close` is `64k` with
+frames that lie behind one another, in fewer lines. Further programs match 10 k
+entries under 32 masks, and 1 M prefixes with addresses that are drawn anew before each turn of the ring,
+outside of what is measured.
+Thread CPU time, medians over rounds; sides alternate. The interpreter's rate stands there for comparison.
+Prints `name value unit` lines.
 Run: python benchmarks/match_action.py [--json]
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise, product
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
 
-from nicemu.errors import UsageError
-from nicemu.hot import Int, hot
-from nicemu.lookup import (
-    ExactTable,
-    LpmTable,
-    TernaryTable,
-    find_batch,
-    find_lpm_batch,
-    find_ternary_batch,
-    pack_keys,
-)
+from nicemu.errors import ControlError
+from nicemu.kernels import PACKET, TO_PORT, CompiledEngine
+from nicemu.lookup import ExactTable
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Lpm, TableEntry, Ternary
 from nicemu.programs import load_module
 
 reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 ROUNDS: Final = 11
-LOOKUPS: Final = 1 << 19
-ROOM, PART_BYTES = np.uint64(256), np.uint64(256 * 16)
-EXACT_SIZES: Final = {"1k": 1 << 10, "16k": 1 << 14, "64k": 1 << 16, "256k": 1 << 18, "1m": 1 << 20}
+PACKETS_A_ROUND: Final = 1 << 20
+SLOT_BYTES: Final = 128
+SIZES: Final = {
+    "1k": (1 << 10, 1 << 14, SLOT_BYTES),
+    "64k": (1 << 16, 1 << 14, SLOT_BYTES),
+    "64k_close": (1 << 16, 1 << 14, 80),
+    "1m": (1_000_000, 1 << 20, SLOT_BYTES),
+}
+"""Entries of the table, packets of the ring, and how far apart they lie; close, as in a capture in memory."""
+GOALS: Final = {"64k": 100.0, "1m": 20.0}
 C_SHARE_GOAL: Final = 0.6
-INSERTS: Final = 100_000
-INSERT_GOAL_S: Final = 0.5
-SINGLE_INSERTS: Final = 10_000
-TERNARY_ENTRIES: Final = 10_000
-RANGES: Final = 1_000
-TERNARY_GOAL: Final = 5.0
-LPM_SIZES: Final = {"1k": 1000, "64k": 1 << 16, "1m": 1_000_000}
-LPM_GOAL: Final = 30.0
-ROUTE_LENGTHS: Final = {16: 2, 17: 1, 18: 2, 19: 3, 20: 5, 21: 5, 22: 12, 23: 10, 24: 58, 28: 1, 32: 1}
-IPV6_ROUTE_LENGTHS: Final = {29: 5, 32: 15, 36: 3, 40: 6, 44: 8, 48: 50, 56: 3, 64: 10}
-"""Shares of prefix lengths, about as in the routes of the internet."""
-Words = np.ndarray[Any, np.dtype[np.uint64]]
+TERNARY_GOAL, LPM_GOAL = 5.0, 30.0
+LPM_RINGS: Final = {"lpm_1m": 1 << 14, "lpm_1m_48_mib_ring": 1 << 18}
+"""Packets of the ring, 192 bytes each with their records."""
+MACS = (0x020000000011, 0x020000000012)
+
+PARSER = """
+#include <core.p4>
+#include <nicemu.p4>
+#include <kv.p4>
+struct headers_t { ethernet_t eth; ipv4_t ip; udp_t udp; kv_t kv; }
+struct metadata_t { bit<8> unused; }
+parser P(packet_in packet, out headers_t h, inout metadata_t m, inout nic_metadata_t nic) {
+    state start {
+        packet.extract(h.eth);
+        transition select(h.eth.ethertype) { ETHERTYPE_IPV4: ip; _: accept; }
+    }
+    state ip {
+        packet.extract(h.ip);
+        transition select(h.ip.protocol) { PROTOCOL_UDP: udp; _: accept; }
+    }
+    state udp {
+        packet.extract(h.udp);
+        transition select(h.udp.destination_port) { KV_PORT: kv; _: accept; }
+    }
+    state kv { packet.extract(h.kv); transition accept; }
+}
+control D(packet_out p, in headers_t h, in metadata_t m, in nic_metadata_t nic) { apply { p.emit(h); } }
+"""
+CONTROL = """
+control C(inout headers_t h, inout metadata_t m, inout nic_metadata_t nic) {
+    action forward(bit<16> port, bit<48> destination, bit<48> source) {
+        h.eth.destination = destination;
+        h.eth.source = source;
+        h.ip.time_to_live = h.ip.time_to_live - 1;
+        send_to_port(port);
+    }
+    action drop() { drop_packet(); }
+    table t { key = { KEY } actions = { forward; drop; } default_action = drop; size = SIZE; }
+    apply { if (h.kv.isValid()) { t.apply(); } }
+}
+SmartNic(P(), C(), D()) main;
+"""
 
 
-def cpu_s() -> float:
-    """Return the CPU time of this thread."""
-    return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+def engine_of(key: str, size: int) -> CompiledEngine:
+    """Return an engine with the program for a key and a table's size."""
+    engine = CompiledEngine()
+    engine.load(compile_text(PARSER + CONTROL.replace("KEY", key).replace("SIZE", str(size))).program)
+    if engine.kernel is None:
+        raise SystemExit(f"not compiled: {engine.interpreted_because}")
+    return engine
 
 
-def spent_s(call: Callable[[], object]) -> float:
-    """Return the CPU time of a call."""
-    begun = cpu_s()
-    call()
-    return cpu_s() - begun
+class Ring:
+    """Packets in slots of memory, of which the first is aligned to 64 bytes, and their records."""
+
+    def __init__(
+        self,
+        sources: list[int] | np.ndarray[Any, Any],
+        sessions: np.ndarray[Any, Any],
+        slot_bytes: int = SLOT_BYTES,
+    ) -> None:
+        count = len(sessions)
+        self._room = np.zeros(count * slot_bytes + 64, np.uint8)
+        start = -self._room.ctypes.data % 64
+        frames = self._room[start : start + count * slot_bytes].reshape(count, slot_bytes)
+        frame = bytes.fromhex(
+            "020000000001 020000000002 0800 4500003c000100004011000001020304 0a010101 4b564b5600280000"
+        )
+        frame += struct.pack(">HBBHHQ", 0x4B56, 1, 1, 0, 0, 7) + bytes(16)
+        frames[:, : len(frame)] = np.frombuffer(frame, np.uint8)
+        frames[:, 26:30] = np.asarray(sources, np.uint32).astype(">u4").view(np.uint8).reshape(count, 4)
+        frames[:, 58:74] = sessions.astype(">u8").view(np.uint8).reshape(count, 16)
+        self.packets = np.zeros(count, PACKET)
+        at = np.arange(count, dtype=np.uint64) * np.uint64(slot_bytes)
+        self.packets["address"] = np.uint64(self._room.ctypes.data + start) + at
+        self.packets["length"] = len(frame)
+        self.first = bytes(frames[0, : len(frame)])
+        self._frames = frames
+
+    def send_from(self, sources: np.ndarray[Any, Any]) -> None:
+        """Give all frames other IPv4 sources."""
+        self._frames[:, 26:30] = sources.astype(">u4").view(np.uint8).reshape(len(sources), 4)
+
+    def destinations(self) -> np.ndarray[Any, Any]:
+        """Return the Ethernet destination of each frame as it is now."""
+        octets = np.zeros((len(self._frames), 8), np.uint8)
+        octets[:, 2:] = self._frames[:, :6]
+        return octets.view(">u8")[:, 0]
 
 
-def million_a_second(samples: list[float]) -> list[float]:
-    """Return rates of rounds that took so many seconds."""
-    return [LOOKUPS / seconds / 1e6 for seconds in samples]
-
-
-def compiled_c(folder: Path) -> ctypes.CDLL | None:
+def in_c(folder: Path) -> ctypes.CDLL | None:
     """Return the C side, or None where the system has no compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
-    source, library = Path(__file__).with_name("rig") / "lookup.c", folder / "lookup.so"
-    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(library))
+    source, library = Path(__file__).with_name("rig") / "pipeline.c", folder / "pipeline.so"
+    subprocess.run(
+        [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+    )
+    c_side = ctypes.CDLL(str(library))
+    for function, words in ((c_side.run, 4), (c_side.lines_of, 4), (c_side.touch, 3)):
+        function.argtypes, function.restype = [ctypes.c_uint64] * words, None
+    return c_side
 
 
-def huge(count: int) -> Words:
-    """Return zeroed words on huge pages, at a multiple of 64."""
-    memory = mmap.mmap(-1, count * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    words = np.frombuffer(memory, np.uint64)
-    words[:] = 0
-    return words
-
-
-@hot
-def look_up(state: Int, keys: Int, count: Int, found: Int) -> None:
-    """Look keys of two limbs up in an exact table; keep what is found for ROOM of them, as a kernel does."""
-    for part in range(count // ROOM):
-        find_batch(state, keys + np.uint64(part) * PART_BYTES, ROOM, found)
-
-
-class Lookups:
-    """Random keys of a table, and room for what is found."""
-
-    def __init__(self, keys: Words, seed: int = 7) -> None:
-        self.keys = huge(LOOKUPS * keys.shape[1]).reshape(LOOKUPS, keys.shape[1])
-        self.keys[:] = keys[np.random.default_rng(seed).integers(0, len(keys), LOOKUPS)]
-        self.found = huge(LOOKUPS * 2).reshape(LOOKUPS, 2)
-
-    def places(self) -> tuple[np.uint64, np.uint64, np.uint64]:
-        """Return address of the keys, their count, address of what is found."""
-        return np.uint64(self.keys.ctypes.data), np.uint64(LOOKUPS), np.uint64(self.found.ctypes.data)
-
-
-def number(value: int) -> ctypes.c_uint64:
-    """Return a number as C takes it."""
-    return ctypes.c_uint64(int(value))
-
-
-def in_alternation(sides: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Return the CPU time of each side, by round; the first round warms up and does not count."""
-    samples: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(ROUNDS + 1):
+def rates(
+    sides: dict[str, Callable[[], object]], packets: int, before: Callable[[], object] = lambda: None
+) -> dict[str, list[float]]:
+    """Return millions of packets a second of CPU time, by side and round; `before` a turn is not in it."""
+    turns = max(PACKETS_A_ROUND // packets, 1)
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(ROUNDS + 1):
         for name, side in sides.items():
-            seconds = spent_s(side)
-            if turn:
-                samples[name].append(seconds)
-    return samples
-
-
-def random_keys(count: int, limbs: int = 2) -> Words:
-    """Return keys that have no order."""
-    return np.random.default_rng(1).integers(0, 1 << 63, (count, limbs), np.uint64)
-
-
-def fill(size: int, keys: Words) -> ExactTable:
-    """Return a full exact table."""
-    table = ExactTable(size, 128, 2)
-    count = len(keys)
-    table.insert_many(keys, np.ones(count, np.uint64), np.ones((count, 2), np.uint64))
-    return table
+            seconds = 0.0
+            for _ in range(turns):
+                before()
+                begun = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+                side()
+                seconds += time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - begun
+            if number:
+                found[name].append(turns * packets / seconds / 1e6)
+    return found
 
 
 def measure_exact(
-    report: Any,  # noqa: ANN401 - loaded by path
+    report: Any,  # noqa: ANN401
     name: str,
-    size: int,
+    entries: int,
+    count: int,
+    slot_bytes: int,
     c_side: ctypes.CDLL | None,
 ) -> None:
-    """Add the figures of one size."""
-    keys = random_keys(size)
-    table, lookups = fill(size, keys), Lookups(keys)
-    places = lookups.places()
-    find_batch(table.state, *places)
-    if not lookups.found[:, 0].all():
-        raise SystemExit(f"exact_{name}: some keys were not found")
-    sides: dict[str, Callable[[], object]] = {"": lambda: look_up(table.state, *places)}
+    """Add the rates of one size, and what they are of C's and of the memory's."""
+    engine = engine_of("h.kv.session: exact;", entries)
+    kernel = engine.kernel
+    assert kernel is not None
+    table = kernel.tables["C.t"].table
+    assert isinstance(table, ExactTable)
+    chance = np.random.default_rng(1)
+    keys = chance.integers(0, 1 << 63, (entries, 2), np.uint64)
+    data = np.zeros((entries, 2), np.uint64)
+    data[:, 0] = np.arange(entries) % 4 | MACS[0] << 16
+    data[:, 1] = MACS[1]
+    assert engine.program is not None
+    number = [action.name for action in engine.program.actions].index("C.forward")
+    table.insert_many(keys, np.full(entries, number, np.uint64), data)
+    ring = Ring(np.zeros(count, np.uint32), keys[chance.integers(0, entries, count)], slot_bytes)
+    sides: dict[str, Callable[[], object]] = {"": lambda: kernel.run(ring.packets)}
     if c_side is not None:
-        slots = 1 << (2 * size - 1).bit_length()
-        direct = huge(slots * 8)
-        mask, place = number(slots - 1), number(direct.ctypes.data)
-        c_side.fill_direct(place, mask, number(keys.ctypes.data), number(size))
-        given = tuple(map(number, places))
-        sides["_in_c"] = lambda: c_side.in_buckets(number(table.state), *given)
-        sides["_in_c_direct"] = lambda: c_side.direct(place, mask, *given)
-    samples = in_alternation(sides)
-    for side, taken in samples.items():
-        report.add_rounds(f"exact_{name}{side}", million_a_second(taken), "M/s")
+        places = kernel.context.ctypes.data, ring.packets.ctypes.data, count
+        sides["_in_c"] = lambda: c_side.run(*places, 1)
+        sides["_in_c_without_fetching"] = lambda: c_side.run(*places, 0)
+    for call in sides.values():
+        ring.packets["verdict"] = 9
+        call()
+        if not (ring.packets["verdict"] == TO_PORT).all():
+            raise SystemExit(f"exact_{name}: some packets went astray")
     if c_side is not None:
-        ratio = median(c / ours for c, ours in zip(samples["_in_c"], samples[""], strict=True))
-        report.add_goal(f"exact_{name}_against_c", ratio, "ratio", C_SHARE_GOAL)
-    table.close()
+        lines = np.zeros((count, 2), np.uint64)
+        c_side.lines_of(*places, lines.ctypes.data)
+        sides["_lines_alone"] = lambda: c_side.touch(lines.ctypes.data, *places[1:])
+    found = rates(sides, count)
+    for side, samples in found.items():
+        report.add_rounds(f"exact_{name}{side}", samples, "Mpps")
+    if name in GOALS:
+        report.add_goal(f"exact_{name}_rate", median(found[""]), "Mpps", GOALS[name])
+    if c_side is not None:
+        faster = max(found["_in_c"], found["_in_c_without_fetching"], key=median)
+        ratio = median(ours / c for ours, c in zip(found[""], faster, strict=True))
+        report.add_goal(f"exact_{name}_of_c", ratio, "ratio", C_SHARE_GOAL)
+        alone = median(ours / lines for ours, lines in zip(found[""], found["_lines_alone"], strict=True))
+        report.add(f"exact_{name}_of_lines_alone", alone, "ratio")
+    if name == "1k":
+        begun = time.perf_counter()
+        for _ in range(200):
+            engine.process(ring.first, 0, trace=True)
+        report.add("interpreted", 200 / (time.perf_counter() - begun) / 1e6, "Mpps")
 
 
-def measure_inserts(report: Any) -> None:  # noqa: ANN401 - loaded by path
-    """Add what it costs to fill an exact table, in bulk and one by one."""
-    keys = random_keys(INSERTS)
-    fill(INSERTS, keys).close()
-    samples = [spent_s(lambda: fill(INSERTS, keys).close()) for _ in range(ROUNDS)]
-    report.add_goal("exact_100k_inserts", median(samples), "s", INSERT_GOAL_S, at_most=True)
-    numbers = [
-        sum(limb << 64 * place for place, limb in enumerate(map(int, row))) for row in keys[:SINGLE_INSERTS]
-    ]
-    table = ExactTable(INSERTS, 128, 2)
-
-    def one_by_one() -> None:
-        for key in numbers:
-            table.insert(key, 1, (1, 2))
-
-    report.add("exact_insert", spent_s(one_by_one) / SINGLE_INSERTS * 1e6, "us")
-    table.close()
-
-
-def masks_of_flows() -> list[int]:
-    """Return 32 masks of addresses, protocol and ports, as packet filters have them, the narrowest first."""
-    return masks_with([(32, 32), (32, 24), (24, 32), (24, 24), (24, 16), (16, 24), (16, 16), (8, 8)])
+def measure_ternary(report: Any) -> None:  # noqa: ANN401
+    """Add the rate with 10 k entries under 32 masks."""
+    engine, chance = engine_of("h.kv.session: ternary;", 10_000), random.Random(3)
+    masks = [((1 << 128) - 1) ^ ((1 << 3 * n) - 1) << 20 for n in range(32)]
+    sessions = []
+    for entry in range(10_000):
+        session, place = chance.getrandbits(128), entry % 32
+        mask = masks[place]
+        with suppress(ControlError):
+            call = (entry % 4, *MACS)
+            engine.insert(
+                "t", TableEntry((Ternary(session & mask, mask),), "forward", call, 1 + 100 * (32 - place))
+            )
+            sessions.append(session)
+    drawn = [chance.choice(sessions) for _ in range(1 << 14)]
+    add_rate(report, "ternary_10k_32_masks", engine, np.zeros(len(drawn)), halves(drawn), TERNARY_GOAL)
 
 
-def masks_with(lengths: Sequence[tuple[int, int]]) -> list[int]:
-    """Return masks of addresses with prefixes of these lengths, four of protocol and ports for each."""
-    addresses = [prefix(source) << 32 | prefix(target) for source, target in lengths]
-    others = (0xFFFFFFFFFF, 0xFF0000FFFF, 0xFFFFFF0000, 0xFF00000000)
-    return [address << 40 | other for other in others for address in addresses]
+def measure_lpm(report: Any) -> None:  # noqa: ANN401
+    """Add the rates with 1 M IPv4 prefixes: a ring of 16 k packets, of other addresses in each turn, and one
+    that is larger than caches.
+    """
+    engine, chance = engine_of("h.ip.source: lpm;", 1_000_000), random.Random(5)
+    drawn: dict[tuple[int, int], None] = {}
+    while len(drawn) < 1_000_000:
+        length = chance.choices((16, 20, 22, 24, 28, 32), (4, 10, 16, 60, 5, 5))[0]
+        drawn[chance.getrandbits(length) << 32 - length, length] = None
+    for value, length in drawn:
+        engine.insert("t", TableEntry((Lpm(value, length),), "forward", (1, *MACS)))
+    known, numbers = np.array([value for value, _ in drawn], np.uint32), np.random.default_rng(5)
+    kernel = engine.kernel
+    assert kernel is not None
+    for name, count in LPM_RINGS.items():
+        ring = Ring(numbers.choice(known, count), np.zeros((count, 2), np.uint64))
+        kernel.run(ring.packets)
+        if not (ring.packets["verdict"] == TO_PORT).all():
+            raise SystemExit(f"{name}: some packets went astray")
+        draw = partial(lambda ring: ring.send_from(numbers.choice(known, len(ring.packets))), ring)
+        work = partial(kernel.run, ring.packets)
+        report.add_rounds(f"{name}_rounds", rounds := rates({"": work}, count, draw)[""], "Mpps")
+        report.add_goal(name, median(rounds), "Mpps", LPM_GOAL)
 
 
-def prefix(length: int) -> int:
-    """Return the mask of an IPv4 prefix."""
-    return 0xFFFFFFFF & -1 << 32 - length
-
-
-def measure_ternary(
-    report: Any,  # noqa: ANN401 - loaded by path
+def add_rate(
+    report: Any,  # noqa: ANN401
     name: str,
-    masks: Sequence[int],
-    *,
-    banded: bool,
-    goal: float | None = None,
+    engine: CompiledEngine,
+    sources: Any,  # noqa: ANN401
+    sessions: np.ndarray[Any, Any],
+    goal: float,
 ) -> None:
-    """Add lookups among 10 k entries under some masks; priorities are `banded` by mask, or random."""
-    rng = random.Random(3)
-    table = TernaryTable(TERNARY_ENTRIES, 104, 1)
-    matching = []
-    for entry in range(TERNARY_ENTRIES):
-        place = entry % len(masks)
-        key, mask = rng.getrandbits(104), masks[place]
-        priority = rng.randrange(1000) + (1000 * (len(masks) - place) if banded else 1)
-        matching.append(key)
-        with suppress(UsageError):  # a wide mask may have this value already
-            table.insert(key & mask, mask, priority, 0)
-    lookups = Lookups(pack_keys(matching, 2))
-    places = lookups.places()
-    samples = in_alternation({name: lambda: find_ternary_batch(table.state, *places)})[name]
-    if not lookups.found[:, 0].all():
-        raise SystemExit(f"{name}: some keys were not found")
-    if goal is None:
-        report.add_rounds(name, million_a_second(samples), "M/s")
-    else:
-        report.add_goal(name, median(million_a_second(samples)), "M/s", goal)
-    table.close()
+    """Add the rate of a program over a ring."""
+    kernel, ring = engine.kernel, Ring(sources, sessions)
+    assert kernel is not None
+    kernel.run(ring.packets)
+    if not (ring.packets["verdict"] == TO_PORT).all():
+        raise SystemExit(f"{name}: some packets went astray")
+    samples = rates({name: lambda: kernel.run(ring.packets)}, len(ring.packets))[name]
+    report.add_goal(name, median(samples), "Mpps", goal)
 
 
-def measure_ranges(report: Any) -> None:  # noqa: ANN401 - loaded by path
-    """Add lookups of ports among 1 k ranges that part all ports, priorities at random."""
-    rng, table = random.Random(4), TernaryTable(RANGES, 16, ranges=[(0, 16)])
-    starts = [0, *sorted(rng.sample(range(1, 1 << 16), RANGES - 1)), 1 << 16]
-    for low, behind in pairwise(starts):
-        table.insert(0, 0, rng.randrange(1, 100), 0, bounds=[(low, behind - 1)])
-    lookups = Lookups(pack_keys(range(1 << 16), 1))
-    places = lookups.places()
-    samples = in_alternation({"": lambda: find_ternary_batch(table.state, *places)})[""]
-    if not lookups.found[:, 0].all():
-        raise SystemExit("ranges_1k: some ports were not found")
-    report.add_rounds("ranges_1k", million_a_second(samples), "M/s")
-    table.close()
-
-
-def random_prefixes(count: int, width: int, shares: dict[int, int]) -> tuple[Words, Words]:
-    """Return distinct prefixes in limbs, and their lengths: drawn by their shares, values without order."""
-    rng = random.Random(5)
-    lengths = rng.choices(list(shares), list(shares.values()), k=2 * count)
-    drawn = {(rng.getrandbits(length) << width - length, length) for length in lengths}
-    prefixes = rng.sample(sorted(drawn), count)
-    keys = pack_keys([key for key, _ in prefixes], -(-width // 64))
-    return keys, np.array([length for _, length in prefixes], np.uint64)
-
-
-def fill_prefixes(table: LpmTable, keys: Words, lengths: Words) -> None:
-    """Insert prefixes."""
-    zeros = np.zeros(len(keys), np.uint64)
-    table.insert_many(keys, lengths, zeros, zeros.reshape(len(keys), 1))
-
-
-def measure_lpm(report: Any, name: str, keys: Words, lengths: Words, width: int) -> LpmTable:  # noqa: ANN401
-    """Add lookups of random keys with these prefixes, and return the table."""
-    table = LpmTable(len(keys), width, 1)
-    fill_prefixes(table, keys, lengths)
-    behind = keys.copy()
-    behind[lengths < width, -1] |= np.uint64(1)
-    lookups = Lookups(behind)
-    places = lookups.places()
-    samples = in_alternation({name: lambda: find_lpm_batch(table.state, *places)})[name]
-    if not lookups.found[:, 0].all():
-        raise SystemExit(f"{name}: some keys were not found")
-    report.add_rounds(name, million_a_second(samples), "M/s")
-    return table
-
-
-def measure_routes(report: Any) -> None:  # noqa: ANN401 - loaded by path
-    """Add lookups among IPv4 and IPv6 prefixes, and what it costs to change the largest table."""
-    for name, size in LPM_SIZES.items():
-        keys, lengths = random_prefixes(size, 32, ROUTE_LENGTHS)
-        table = measure_lpm(report, f"lpm_{name}", keys, lengths, 32)
-    report.add(f"lpm_{name}_goal", LPM_GOAL, "M/s")
-    numbers = range(0, size, size // SINGLE_INSERTS)
-
-    def again() -> None:
-        for number in numbers:
-            table.delete(number)
-            table.insert(int(keys[number, 0]), int(lengths[number]), 0)
-
-    report.add(f"lpm_{name}_delete_and_insert", spent_s(again) / len(numbers) * 1e6, "us")
-    table.close()
-    with_room = LpmTable(size, 32, 1)
-    seconds = spent_s(lambda: fill_prefixes(with_room, keys, lengths))
-    report.add(f"lpm_{name}_insert_in_bulk", seconds / size * 1e6, "us")
-    with_room.close()
-    keys, lengths = random_prefixes(1 << 16, 128, IPV6_ROUTE_LENGTHS)
-    measure_lpm(report, "lpm_ipv6_64k", keys, lengths, 128).close()
+def halves(numbers: list[int]) -> np.ndarray[Any, Any]:
+    """Return 128-bit numbers as two words each, the upper one first."""
+    return np.array([[number >> 64, number & (1 << 64) - 1] for number in numbers], np.uint64)
 
 
 def main() -> None:
     """Measure and print."""
     report = reports.Report("match_action")
     with tempfile.TemporaryDirectory() as folder:
-        c_side = compiled_c(Path(folder))
+        c_side = in_c(Path(folder))
         if c_side is None:
             print("there is no C compiler (cc): nothing stands beside the figures", file=sys.stderr)
-        for name, size in EXACT_SIZES.items():
-            measure_exact(report, name, size, c_side)
-    measure_inserts(report)
-    few, name = masks_of_flows(), "ternary_10k_32_masks"
-    measure_ternary(report, name, few, banded=True, goal=TERNARY_GOAL)
-    measure_ternary(report, f"{name}_random_priorities", few, banded=False, goal=TERNARY_GOAL)
-    many = masks_with(list(product(range(8, 33), repeat=2)))
-    measure_ternary(report, f"ternary_10k_{len(many)}_masks_random_priorities", many, banded=False)
-    measure_ranges(report)
-    measure_routes(report)
+        for name, (entries, count, slot_bytes) in SIZES.items():
+            measure_exact(report, name, entries, count, slot_bytes, c_side)
+    measure_ternary(report)
+    measure_lpm(report)
     report.write()
 
 

@@ -30,7 +30,7 @@ from nicemu.pipeline import Exact, TableEntry
 from nicemu.programs import load_module
 
 reports = load_module(Path(__file__).with_name("rig") / "report.py")
-pipelines = load_module(Path(__file__).with_name("pipelines.py"))
+match_action = load_module(Path(__file__).with_name("match_action.py"))
 requests = load_module(Path(__file__).with_name("rig") / "p4runtime_requests.py")
 
 ENTRIES: Final = 100_000
@@ -51,7 +51,7 @@ class Traffic(threading.Thread):
     def __init__(self, engine: CompiledEngine, sessions: np.ndarray[Any, Any]) -> None:
         super().__init__()
         self._engine = engine
-        self._ring = pipelines.Ring(np.zeros(len(sessions), np.uint32), sessions)
+        self._ring = match_action.Ring(np.zeros(len(sessions), np.uint32), sessions)
         self._stopping = threading.Event()
         self.packets = self.lost = self.wrong = 0
         self.cpu_s = self.longest_s = 0.0
@@ -118,7 +118,7 @@ def requests_for(engine: CompiledEngine, flows: list[int]) -> dict[str, list[byt
 def main() -> None:
     """Measure and print."""
     report = reports.Report("p4runtime")
-    engine: CompiledEngine = pipelines.engine_of("h.kv.session: exact;", 1 << 17)
+    engine: CompiledEngine = match_action.engine_of("h.kv.session: exact;", 1 << 17)
     chance = random.Random(1)
     flows = [chance.getrandbits(127) << 1 | 1 for _ in range(FLOWS)]
     port, address = VERSIONS[0]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What C makes of the exact table's own memory: the yardstick of benchmarks/match_action.py.
+/* What C makes of the exact table's own memory: the yardstick of benchmarks/lookups.py.
  *
  * `in_buckets` looks up in the very table that nicemu has filled, in the same three steps; `direct` in a table
  * of the plain layout: entries of 64 bytes in a hash table with linear probing, at most half full. */

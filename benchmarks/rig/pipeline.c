@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What C makes of the program of benchmarks/pipelines.py: the same packets, records and table entries.
+/* What C makes of the program of benchmarks/match_action.py: the same packets, records and table entries.
  *
  * In groups of 48, as kernels go: the key of each is found and the memory of its lookup fetched, then each packet is
  * looked up, counted and rewritten, while the frames of the next group are fetched. The words of a table's state are as
