@@ -40,21 +40,20 @@ class KeysetChecker(DeclarationChecker):
     def keysets(self, case: syntax.SelectLabel | syntax.EntryElement, kinds: Sequence[Type]) -> None:
         """Check the keysets of a select case or an entry; fill in their values.
 
-        A tuple is as many keys as it has fields, and is left with as many keysets.
+        One `_` stands for all keys, as in the example of P4-16, "Entries". A tuple is as many keys as it has
+        fields, and is left with as many keysets.
         """
         value_set = self._value_set_of(case.keysets[0]) if len(case.keysets) == 1 else None
         if value_set is not None:
             self._check_value_set(case, value_set, [part for kind in kinds for part in parts_of(kind)])
             return
-        is_any = len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet)
-        if is_any and isinstance(case, syntax.SelectLabel):
+        if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
             case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
         if len(kinds) == 1 and isinstance(kinds[0], CompositeType) and len(case.keysets) > 1:
             kinds = list(kinds[0].fields.values())
         if len(case.keysets) != len(kinds):
             given, wanted = counted(len(case.keysets), "keyset"), counted(len(kinds), "key")
-            hint = f"write ({', '.join('_' * len(kinds))})" if is_any and kinds else ""
-            self.reporter.error(case.at, f"{given} for {wanted}", hint)
+            self.reporter.error(case.at, f"{given} for {wanted}")
             kinds = [UNKNOWN for _ in kinds]
         spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
         case.keysets = [keyset for keyset, _ in spread]

@@ -32,7 +32,7 @@ control TheIngress(inout headers_t headers, inout metadata_t meta, inout standar
         const entries = {
             (0x01, 0x14 &&& 0x0f): put(1);
             (0x06, _): put(6);
-            (_, _): put(9);
+            _: put(9);
         }
     }
     table u {
