@@ -142,9 +142,9 @@ class Checker(PackageChecker):
         return annotations
 
     def _warn_of_unused(self) -> None:
-        """Warn of the blocks that main does not reach."""
+        """Warn of the blocks that main does not reach; a fault may be why it does not."""
         for block in self._blocks:
-            if not block.used and self._main:
+            if not block.used and self._main and not self.reporter.failed:
                 kind = block.declaration.kind
                 self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
 

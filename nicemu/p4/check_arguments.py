@@ -332,7 +332,9 @@ class ArgumentChecker(ExpressionChecker):
     def check_known(self, node: syntax.Call, parameters: Sequence[ParameterSymbol]) -> None:
         """Check that what parameters without direction are given is known at compile time."""
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if parameter.direction or argument.type is UNKNOWN or isinstance(argument.type, ExternType):
+            if parameter.direction or argument.type is UNKNOWN:
+                continue
+            if isinstance(argument.type, ExternType) or isinstance(parameter.type, ExternType):
                 continue
             if is_known_at_calls(argument) or self.reporter.has_error_at(argument.at):
                 continue

@@ -400,6 +400,8 @@ class CallChecker(BlockCallChecker):
                 hint = "write extract(header, bits of the varbit)" if has_varbit(kind) else ""
         elif name == "lookahead" and not has_fixed_width(kind):
             fault = f"lookahead of {kind}; numbers, headers, structs, tuples or arrays were expected"
+            if has_varbit(kind):
+                fault = f"lookahead of {kind}, which has no fixed width, for it has a varbit"
         elif name == "emit":
             written = node.arguments[0]
             if isinstance(written, syntax.ListValue) and not written.items:

@@ -303,8 +303,15 @@ class ConversionChecker(TypeChecker):
 
 def cast_hint(found: Type, wanted: Type) -> str:
     """Return what to write so that a value of one type becomes another, "" where nothing helps."""
-    if isinstance(found, ir.Bits) and isinstance(wanted, ir.Bits | EnumType):
-        return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
+    if isinstance(found, ir.Bits) and isinstance(wanted, ir.Bits):
+        if found.signed != wanted.signed and found.width != wanted.width:
+            return f"cast it twice: ({wanted})({ir.Bits(wanted.width, found.signed)})..."
+        return f"cast it: ({wanted})..."
+    if isinstance(found, ir.Bits) and isinstance(wanted, EnumType):
+        number = wanted.underlying
+        if number is None:
+            return f"name a member: {wanted.name}.{next(iter(wanted.members), '')}"
+        return f"cast it: ({wanted.name})" + ("..." if found == number else f"({number})...")
     if wanted == ir.BOOL and isinstance(found, ir.Bits):
         return "compare it with 0"
     kinds = [kind.kind if isinstance(kind, CompositeType) else "" for kind in (found, wanted)]

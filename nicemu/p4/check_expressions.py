@@ -40,6 +40,7 @@ from .types import (
     elements_of,
 )
 
+_IN_PARSERS = ("next", "last", "lastIndex")
 _PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
 
 HEADER_METHODS = {
@@ -190,8 +191,11 @@ class ExpressionChecker(OperatorChecker):
             case "size":
                 node.value = stack.size
                 return ir.Bits(32)
-        hint = did_you_mean(node.name, ["next", "last", "lastIndex", "size"])
-        hint = "write lastIndex + 1" if node.name == "nextIndex" else hint
+        hint = did_you_mean(node.name, [*(_IN_PARSERS if self.context == "parser" else ()), "size"])
+        if node.name == "nextIndex":
+            hint = "write lastIndex + 1"
+        elif node.name in stack.element.fields:
+            hint = f"say of which header: [0].{node.name}"
         self.reporter.error(node.name_at, f"{stack} has no {node.name}", hint)
         return UNKNOWN
 

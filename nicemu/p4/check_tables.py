@@ -19,12 +19,12 @@ from .check_blocks import constructed
 from .check_members import MemberChecker
 from .diagnostics import Reporter, did_you_mean
 from .includes import include_of
+from .key_names import is_compared, key_name
 from .parse_tables import PROPERTIES
 from .priorities import MAX_PRIORITY, check_priorities, has_priority, priorities_of
 from .symbols import (
     NO_ACTION,
     ActionSymbol,
-    CallKind,
     Instance,
     ParameterSymbol,
     TableSymbol,
@@ -265,6 +265,10 @@ class TableChecker(MemberChecker):
             return  # already reported
         if _are_missing(element, directed, data):
             what = f"the arguments that the list of actions gives {element.name} are missing"
+            if any(other.symbol is symbol and _are_same(element, other) for other in listed):
+                what = (
+                    f"the action data of {element.name} are missing: {', '.join(item.name for item in data)}"
+                )
             self.reporter.error(element.at, what, "write them here, too")
             return
         self.arrange(element, symbol.parameters, f"action {element.name}")
@@ -419,6 +423,12 @@ def _as_compared(value: object, width: int) -> object:
     return value
 
 
+def _are_same(one: syntax.ActionElement, other: syntax.ActionElement) -> bool:
+    """Return whether two have arguments, and the same."""
+    given, there = one.arguments or [], other.arguments or []
+    return 0 < len(given) == len(there) and all(map(same_text, given, there))
+
+
 def _are_missing(
     element: syntax.ActionElement, directed: Sequence[ParameterSymbol], data: Sequence[ParameterSymbol]
 ) -> bool:
@@ -451,46 +461,6 @@ def _is_order_meant(
 
 def _is_marked(element: syntax.ActionElement, mark: str) -> bool:
     return any(item.name == mark for item in element.annotations)
-
-
-def is_compared(key: syntax.KeyElement) -> bool:
-    """Return whether entries have a value for a key; a selector's are hashed."""
-    return key.match_kind != "selector"
-
-
-def key_name(key: syntax.KeyElement) -> str:
-    """Return the control plane's name of a key: its @name, or the expression as written; "" if it has
-    none.
-    """
-    return given_name(key.annotations) or _written(key.expression)
-
-
-def _written(node: syntax.Expression) -> str:
-    """Return the name of a simple expression. Source: P4-16 1.2.5, "Control plane names", "Keys"."""
-    match node:
-        case syntax.NameRef():
-            return node.name
-        case syntax.MemberRef():
-            base = _written(node.base)
-            return f"{base}.{node.name}" if base else ""
-        case syntax.IndexRef() if node.index.value is not None:
-            base = _written(node.base)
-            return f"{base}[{node.index.value}]" if base else ""
-        case syntax.SliceRef() if node.low.value is not None:
-            base = _written(node.base)
-            return f"{base}[{node.high.value}:{node.low.value}]" if base else ""
-        case syntax.Number():
-            return str(node.value)
-        case syntax.BinaryOp(op="&"):
-            sides = [
-                f"{side.value:#x}" if isinstance(side.value, int) else _written(side)
-                for side in (node.left, node.right)
-            ]
-            return " & ".join(sides) if all(sides) else ""
-        case syntax.Call() if isinstance(node.callee, syntax.MemberRef) and node.symbol:
-            base = _written(node.callee.base)
-            return f"{base}.$valid$" if base and node.symbol.kind is CallKind.IS_VALID else ""
-    return ""
 
 
 def _action_names(table: TableSymbol) -> set[str]:

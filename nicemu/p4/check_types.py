@@ -282,7 +282,7 @@ class TypeChecker(TypeReferenceChecker):
             return
         varbits = [part for part in parts if isinstance(part, VarbitType)]
         if len(varbits) > 1:
-            self.reporter.error(node.at, f"header {made.name} has {len(varbits)} varbits; one was expected")
+            self.reporter.unsupported(node.at, f"{len(varbits)} varbits in header {made.name}")
         width_bits = fixed_bits(made)
         if width_bits is not None and width_bits > 8 * ir.MAX_HEADER_BYTES:
             what = f"a header of more than {ir.MAX_HEADER_BYTES} bytes: {made.name} has {width_bits // 8}"

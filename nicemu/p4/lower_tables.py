@@ -10,7 +10,7 @@ from nicemu.pipeline import ir, numbers_of
 
 from . import syntax
 from .annotations import kept
-from .check_tables import is_compared, key_name
+from .key_names import is_compared, key_name
 from .lower_expressions import has_effects
 from .lower_statements import StatementLowering
 from .priorities import has_priority, priorities_of

@@ -377,9 +377,13 @@ def _with_rest(
     arguments: list[list[Token]], commas: Sequence[Token], parameters: tuple[str, ...]
 ) -> list[list[Token]]:
     """Return the arguments of a macro, all that its `...` takes as one, with the commas between."""
-    if not parameters or parameters[-1] != _REST or len(arguments) < len(parameters) - 1:
-        return [[]] if not arguments and len(parameters) == 1 else arguments
-    named, rest = arguments[: len(parameters) - 1], arguments[len(parameters) - 1 :]
+    takes_rest = parameters[-1:] == (_REST,)
+    count = len(parameters) - takes_rest
+    if not arguments and count == 1:
+        arguments = [[]]
+    if not takes_rest or len(arguments) < count:
+        return arguments
+    named, rest = arguments[:count], arguments[count:]
     joined: list[Token] = []
     for place, argument in enumerate(rest, len(named)):
         if place > len(named):

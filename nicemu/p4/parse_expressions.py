@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from . import syntax
-from .diagnostics import Location, Reporter
+from .diagnostics import Location, Reporter, did_you_mean
 from .lexer import Token
 from .number_literals import number_of
 from .syntax_copy import fresh
@@ -37,6 +37,7 @@ _OPPOSITE = {"+": "-", "-": "+"}
 BASE_TYPES = frozenset(
     {"bit", "int", "bool", "error", "string", "void", "varbit", "tuple", "list", "match_kind"}
 )
+_WITH_WIDTHS = ("bit", "int", "varbit")
 _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
 _BEHIND_A_VALUE = frozenset({".", "[", "(", "<"})
 _CAST_OPERANDS = frozenset({"(", "{", "~", "!", "-", "+", ".", "...", "true", "false", "this", "error"})
@@ -75,7 +76,7 @@ class ExpressionParser(TokenReader):
         if token.text in BASE_TYPES and token.kind == "keyword":
             self.take()
             ref = syntax.TypeRef(token.location, token.text)
-            if token.text in ("bit", "int", "varbit") and self.takes("<"):
+            if token.text in _WITH_WIDTHS and self.takes("<"):
                 ref.width = self._width()
                 self.expect(">", f"after the width of {token.text}")
             elif token.text in ("tuple", "list"):
@@ -85,6 +86,8 @@ class ExpressionParser(TokenReader):
             absolute = self.takes(".")
             token = self.name("a type")
             ref = syntax.TypeRef(token.location, token.text, absolute=absolute)
+            if self.sees("<") and self.peek().kind == "number" and not self.is_type(token.text):
+                self.no_type(token, did_you_mean(token.text, _WITH_WIDTHS))
             if self.takes("<"):
                 ref.arguments = self._type_list()
         ref.sizes = self._sizes()

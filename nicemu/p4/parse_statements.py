@@ -339,7 +339,7 @@ class StatementParser(AnnotationParser):
         if not self.sees_name() or self.peek().text != "in":
             self._at = start
             return None
-        name = self.take()
+        name = self.name("the variable")
         self.take()
         if type_ref is not None:
             self.declare(name.text, False)

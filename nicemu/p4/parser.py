@@ -85,7 +85,9 @@ class Parser(TableParser):
             return self.function(annotations)
         if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
             return self.variable_or_instance(annotations)
-        self.fail("expected a declaration", did_you_mean(token.text, _STARTS) if token.kind == "name" else "")
+        hint = "value sets stand in parsers" if token.text == "value_set" else ""
+        hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else hint
+        self.fail("expected a declaration", hint)
 
     def _correct(self) -> None:
         """Report a word that is nearly a keyword where one must stand, and go on as if it were."""

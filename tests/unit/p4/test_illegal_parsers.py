@@ -120,7 +120,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { v_t v = packet.lookahead<v_t>(); transition accept; }",
         },
-        "lookahead of header v_t; numbers, headers, structs, tuples or arrays were expected",
+        "lookahead of header v_t, which has no fixed width",
     ),
     (
         {"states": "state start { packet.lookahead(); transition accept; }"},

@@ -96,7 +96,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "header a_t { tuple<bit<8>> t; }"}, "a header field cannot be tuple<bit<8>>"),
     ({"types": "header a_t { TriggerCounter t; }"}, "a header field cannot be extern TriggerCounter"),
     ({"types": "header a_t { void t; }"}, "void is the type of no value"),
-    ({"types": "header a_t { varbit<8> t; varbit<8> u; }"}, "header a_t has 2 varbits; one was expected"),
+    (
+        {"types": "header a_t { varbit<8> t; varbit<8> u; }"},
+        "not supported by nicemu yet: 2 varbits in header a_t",
+    ),
     ({"types": "struct s_t { tag_t t; } header a_t { s_t t; }"}, "a header field cannot be struct s_t"),
     ({"types": "struct s_t { int t; }"}, "a struct field cannot be int"),
     ({"types": "struct s_t { string t; }"}, "a struct field cannot be string"),

@@ -61,6 +61,7 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a, ...) f(a __VA_OPT__(,) __VA_ARGS__)\nF(1) F(1, 2, 3)", "f ( 1 ) f ( 1 , 2 , 3 )"),
         ("#define E\n#define F(a, b...) a __VA_OPT__(= ( b ))\nF(x, y) F(x, E)", "x = ( y ) x"),
         ("#define F(a, ...) a##__VA_OPT__(_b)##c\nF(x) F(x, 1) __VA_OPT__(y)", "xc x_bc __VA_OPT__ ( y )"),
+        ("#define F(a, ...) <a|__VA_ARGS__>\nF()", "< | >"),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
         ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),

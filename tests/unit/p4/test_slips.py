@@ -11,6 +11,7 @@ import pytest
 from nicemu.p4 import CompileError, compile_text
 from nicemu.programs import programs_root
 
+LONG = "header_union none_t { } header long_t { bit<16> a; varbit<16> b; }"
 WITH_SIZE = "control Q(inout bit<16> x)(bit<16> n) { apply { x = n; } }"
 SIDES = "enum Side { LEFT, RIGHT }"
 FILL = "action fill(out bit<16> x, bit<16> n) { x = n; }"
@@ -55,6 +56,11 @@ def one(told: str, message: str, hint: str) -> None:
         ("uint8_t x;", "unknown type uint8_t", "write bit<8>"),
         ("apply t;", "unknown type apply", "write name.apply();"),
         ("m->mark = 1;", "expected '=' or a call, found '-'", "write . for ->"),
+        ("for (bit<8> _ in 0 .. 3) { }", "expected the name of the variable, found '_'", "'_' is no name"),
+        ("bits<8> x;", "unknown type bits", "did you mean bit?"),
+        ("Side s = headers.tag.kind;", "the value of s is bit<8>", "name a member: Side.LEFT"),
+        ("headers.tag.small = m.mark;", "the value is bit<16>", "cast it twice: (int<8>)(bit<8>)..."),
+        ("tag_t[2] s; s.kind = 1;", "tag_t[2] has no kind", "say of which header: [0].kind"),
         ("randm(m.mark, 0, 5);", "unknown action or function randm", "did you mean random?"),
         (
             "headers[0] = 5;",
@@ -83,8 +89,13 @@ def test_in_the_body_of_a_control(p4: SimpleNamespace, apply: str, message: str,
             "",
         ),
         (
-            PARTS % ("m.mark: exact;", "fill(m.mark);", "default_action = fill(m.mark);"),
+            PARTS % ("m.mark: exact;", "fill(m.mark);", "default_action = fill(5);"),
             "the arguments that the list of actions gives fill are missing",
+            "write them here, too",
+        ),
+        (
+            PARTS % ("m.mark: exact;", "fill(m.mark);", "default_action = fill(m.mark);"),
+            "the action data of fill are missing: n",
             "write them here, too",
         ),
         (
@@ -110,6 +121,7 @@ def test_among_the_declarations_of_a_control(
 def test_a_wrong_constructor_is_pointed_at(p4: SimpleNamespace, parts: str, place: str) -> None:
     told = p4.refusal(parts=f"\n{parts}", top=WITH_SIZE)
     assert re.search(rf"test\.p4:{place}: error: \w+ takes \d", told)
+    assert "is not used" not in told
     assert told.endswith("\n1 error")
 
 
@@ -121,6 +133,11 @@ def test_a_wrong_constructor_is_pointed_at(p4: SimpleNamespace, parts: str, plac
         ("enum side_t Side { LEFT = 1 }", "unknown type side_t", ""),
         ("bit<8> f(in bit<8> x) { exit; }", "exit cannot stand in a function", ""),
         ("const bool b = { p = 8w1 } == { p = 8w1 };", "nothing tells of what struct the sides of ==", ""),
+        (
+            "value_set<bit<8>>(4) v;",
+            "expected a declaration, found 'value_set'",
+            "value sets stand in parsers",
+        ),
         ("TriggerCounter c;", "a variable cannot stand outside all blocks", "write TriggerCounter(...) c;"),
         (
             "typedef bit<8> four_t[4];",
@@ -142,6 +159,11 @@ def test_outside_all_blocks(p4: SimpleNamespace, top: str, message: str, hint: s
         ("packet.extract({ 1, 2 });", "extract writes to something that is no variable", ""),
         ("packet.lookahead(headers.tag);", "lookahead takes 0 arguments; 1 is given", ""),
         ("m.mark = packet.lookahead<none_t>().a;", "lookahead of header_union none_t", ""),
+        (
+            "m.mark = packet.lookahead<long_t>().a;",
+            "lookahead of header long_t, which has no fixed width",
+            "",
+        ),
         ("m.mark = (bit<16>) headers.st.nextIndex;", "tag_t[2] has no nextIndex", "write lastIndex + 1"),
         ("verify(m.flag, NoMatch);", "unknown name NoMatch", "write error.NoMatch"),
         ("if (m.flag) { transition accept; }", "transition ends a state of a parser, and stands", ""),
@@ -149,7 +171,7 @@ def test_outside_all_blocks(p4: SimpleNamespace, top: str, message: str, hint: s
 )
 def test_in_a_state(p4: SimpleNamespace, state: str, message: str, hint: str) -> None:
     states = f"state start {{ packet.extract(headers.tag); {state} transition accept; }}"
-    told = p4.refusal(states=states, types="header_union none_t { }", members="tag_t[2] st;")
+    told = p4.refusal(states=states, types=LONG, members="tag_t[2] st;")
     one(told, message, hint)
 
 
