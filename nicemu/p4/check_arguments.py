@@ -175,10 +175,16 @@ class ArgumentChecker(ExpressionChecker):
         parameters: Sequence[ParameterSymbol],
         bindings: dict[str, Type],
     ) -> None:
-        for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if isinstance(argument, syntax.AnySet):
-                continue
-            found = self.expression(argument)
+        """Bind type parameters to the types of arguments: to those of lists with numbers without a width only
+        where no other argument tells.
+        """
+        pairs = zip(node.arguments, parameters, strict=False)
+        typed = [
+            (argument, self.expression(argument), parameter)
+            for argument, parameter in pairs
+            if not isinstance(argument, syntax.AnySet)
+        ]
+        for argument, found, parameter in sorted(typed, key=lambda item: _lacks_width(item[1])):
             if isinstance(parameter.type, TypeVariable):
                 if found is INTEGER or parameter.type.name in bindings:
                     continue
@@ -340,6 +346,11 @@ class ArgumentChecker(ExpressionChecker):
                 continue
             hint = f"give {parameter.name} a direction: in"
             self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)
+
+
+def _lacks_width(kind: Type) -> bool:
+    """Return whether a number without a width stands in a list."""
+    return isinstance(kind, ListType) and any(item is INTEGER or _lacks_width(item) for item in kind.items)
 
 
 def _are_named_alone(parameters: Sequence[ParameterSymbol]) -> bool:
