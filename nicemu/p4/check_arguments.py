@@ -175,8 +175,8 @@ class ArgumentChecker(ExpressionChecker):
         parameters: Sequence[ParameterSymbol],
         bindings: dict[str, Type],
     ) -> None:
-        """Bind type parameters to the types of arguments: to those of lists with numbers without a width only
-        where no other argument tells.
+        """Bind type parameters to the types of arguments, wherever these stand; to what is itself made for a
+        type only where no other argument tells.
         """
         pairs = zip(node.arguments, parameters, strict=False)
         typed = [
@@ -184,7 +184,7 @@ class ArgumentChecker(ExpressionChecker):
             for argument, parameter in pairs
             if not isinstance(argument, syntax.AnySet)
         ]
-        for argument, found, parameter in sorted(typed, key=lambda item: _lacks_width(item[1])):
+        for argument, found, parameter in sorted(typed, key=lambda item: _is_made_for_a_type(item[1])):
             if isinstance(parameter.type, TypeVariable):
                 if found is INTEGER or parameter.type.name in bindings:
                     continue
@@ -348,9 +348,11 @@ class ArgumentChecker(ExpressionChecker):
             self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)
 
 
-def _lacks_width(kind: Type) -> bool:
-    """Return whether a number without a width stands in a list."""
-    return isinstance(kind, ListType) and any(item is INTEGER or _lacks_width(item) for item in kind.items)
+def _is_made_for_a_type(kind: Type) -> bool:
+    """Return whether a value says no type: {#}, `...`, a number without a width, a list with such."""
+    if isinstance(kind, ListType):
+        return any(map(_is_made_for_a_type, kind.items))
+    return kind is INTEGER or isinstance(kind, _WITHOUT_TYPE)
 
 
 def _are_named_alone(parameters: Sequence[ParameterSymbol]) -> bool:

@@ -304,17 +304,21 @@ class ConversionChecker(TypeChecker):
 def cast_hint(found: Type, wanted: Type) -> str:
     """Return what to write so that a value of one type becomes another, "" where nothing helps."""
     if isinstance(found, ir.Bits) and isinstance(wanted, ir.Bits):
-        if found.signed != wanted.signed and found.width != wanted.width:
-            return f"cast it twice: ({wanted})({ir.Bits(wanted.width, found.signed)})..."
-        return f"cast it: ({wanted})..."
+        return f"cast it: {_casts(found, wanted)}..."
     if isinstance(found, ir.Bits) and isinstance(wanted, EnumType):
-        number = wanted.underlying
-        if number is None:
+        if wanted.underlying is None:
             return f"name a member: {wanted.name}.{next(iter(wanted.members), '')}"
-        return f"cast it: ({wanted.name})" + ("..." if found == number else f"({number})...")
+        return f"cast it: ({wanted.name}){_casts(found, wanted.underlying)}..."
     if wanted == ir.BOOL and isinstance(found, ir.Bits):
         return "compare it with 0"
     kinds = [kind.kind if isinstance(kind, CompositeType) else "" for kind in (found, wanted)]
     if kinds[0] == "tuple" and kinds[1] in ("struct", "header"):
         return "list its values: { t[0], t[1] }"
     return "it returns nothing: call it as a statement" if found is NOTHING else ""
+
+
+def _casts(found: ir.Bits, wanted: ir.Bits) -> str:
+    """Return the casts from one type to another; a cast changes width or sign."""
+    if found.signed != wanted.signed and found.width != wanted.width:
+        return f"({wanted})({ir.Bits(wanted.width, found.signed)})"
+    return "" if found == wanted else f"({wanted})"

@@ -85,8 +85,8 @@ class Parser(TableParser):
             return self.function(annotations)
         if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
             return self.variable_or_instance(annotations)
-        hint = "value sets stand in parsers" if token.text == "value_set" else ""
-        hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else hint
+        hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else ""
+        hint = "value sets stand in parsers" if token.text == "value_set" else hint
         self.fail("expected a declaration", hint)
 
     def _correct(self) -> None:

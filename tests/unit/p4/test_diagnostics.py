@@ -416,3 +416,9 @@ def test_errors_that_are_taken_back_are_none() -> None:
     assert not reporter.has_error_at(at)
     reporter.replay(found)
     assert reporter.failed
+
+
+def test_what_only_parsers_know_of_a_stack_is_hinted_at_there_alone(p4: SimpleNamespace) -> None:
+    assert "did you mean last?" not in p4.refusal("tag_t[2] s; m.mark = s.lasst.number;")
+    states = "state start { m.mark = headers.st.lasst.number; transition accept; }"
+    assert "did you mean last?" in p4.refusal(states=states, members="tag_t[2] st;")

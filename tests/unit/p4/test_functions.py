@@ -340,6 +340,27 @@ def test_a_type_parameter_of_a_function_is_not_its_namesake_of_a_method(p4: Simp
     assert "the value that is returned is bit<16>; bit<8> was expected" in p4.refusal(top=wrong, **parts)
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("second({#}, headers.tag).number", 7),
+        ("second(headers.tag, {#}).isValid() ? 16w1 : 2", 2),
+        ("second(..., headers.tag).number", 7),
+        ("second({ 1, 2, 3 }, headers.tag).number", 7),
+        ("second(headers.tag, { 1, 2, 3 }).number", 2),
+        ("second({ 1, m.mark }, { m.mark, 5 + m.mark })[1]", 5),
+        ("second({ 1, { 2 } }, { m.mark, { 4 + m.mark } })[1][0]", 4),
+        ("second(1, 16w9)", 9),
+    ],
+)
+def test_the_argument_that_has_a_type_tells_it_wherever_it_stands(
+    p4: SimpleNamespace, expression: str, expected: int
+) -> None:
+    top = "T second<T>(in T first, in T other) { return other; }"
+    apply = f"headers.tag.number = 7; headers.tag.number = {expression};"
+    assert number_after(p4, apply, top=top) == expected
+
+
 def test_generic_code_knows_the_sizes_of_what_it_is_called_with(p4: SimpleNamespace) -> None:
     top = """struct pair_t<T> { T left; bit<8> right; }
         bit<16> bits<T>(in T x) { return (bit<16>) x.minSizeInBits(); }

@@ -13,7 +13,7 @@ from nicemu.programs import programs_root
 
 LONG = "header_union none_t { } header long_t { bit<16> a; varbit<16> b; }"
 WITH_SIZE = "control Q(inout bit<16> x)(bit<16> n) { apply { x = n; } }"
-SIDES = "enum Side { LEFT, RIGHT }"
+SIDES = "enum Side { LEFT, RIGHT } enum int<8> kind_t { ONE = 1 }"
 FILL = "action fill(out bit<16> x, bit<16> n) { x = n; }"
 PARTS = FILL + " table t { key = { %s } actions = { %s } %s }"
 
@@ -58,8 +58,9 @@ def one(told: str, message: str, hint: str) -> None:
         ("m->mark = 1;", "expected '=' or a call, found '-'", "write . for ->"),
         ("for (bit<8> _ in 0 .. 3) { }", "expected the name of the variable, found '_'", "'_' is no name"),
         ("bits<8> x;", "unknown type bits", "did you mean bit?"),
+        ("kind_t k = m.mark;", "the value of k is bit<16>", "cast it: (kind_t)(int<8>)(bit<8>)..."),
         ("Side s = headers.tag.kind;", "the value of s is bit<8>", "name a member: Side.LEFT"),
-        ("headers.tag.small = m.mark;", "the value is bit<16>", "cast it twice: (int<8>)(bit<8>)..."),
+        ("headers.tag.small = m.mark;", "the value is bit<16>", "cast it: (int<8>)(bit<8>)..."),
         ("tag_t[2] s; s.kind = 1;", "tag_t[2] has no kind", "say of which header: [0].kind"),
         ("randm(m.mark, 0, 5);", "unknown action or function randm", "did you mean random?"),
         (
@@ -294,6 +295,14 @@ def test_in_another_name_of_a_package(alias: str, messages: list[str]) -> None:
 def test_a_generic_function_is_not_made_for_arguments_that_it_cannot_have(p4: SimpleNamespace) -> None:
     told = p4.refusal('f("x");', top="T f<T>(in T x) { return x; }")
     one(told, "argument x is string; a value that there is at run time was expected", "")
+
+
+def test_a_parser_applied_in_a_control_is_not_told_to_give_its_packet_a_direction(
+    p4: SimpleNamespace,
+) -> None:
+    told = p4.refusal("P.apply(headers, m);")
+    assert "a parser cannot be applied in a control" in told
+    assert "must be known at compile time" not in told
 
 
 def test_a_packet_that_has_a_direction_is_told_once(p4: SimpleNamespace) -> None:
