@@ -23,7 +23,7 @@ FLOWS = 512
 
 def test_packets_see_an_entry_before_or_after_each_write(tmp_path: Path) -> None:
     bench = load_module(Path(__file__).parents[2] / "benchmarks" / "p4runtime.py")
-    engine = bench.pipelines.engine_of("h.kv.session: exact;", 4_096)
+    engine = bench.match_action.engine_of("h.kv.session: exact;", 4_096)
     chance = random.Random(1)
     flows = [chance.getrandbits(128) for _ in range(FLOWS)]
     (port, address), source = bench.VERSIONS[0], 2
