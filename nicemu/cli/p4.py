@@ -244,9 +244,9 @@ def group(
 
 @contextmanager
 def _objects(nic: str | None) -> Iterator[ObjectClient]:
-    from nicemu.control import TOOLS_ROLE, P4RuntimeClient
+    from nicemu.control import P4RuntimeClient, passing_role
 
-    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False, role=TOOLS_ROLE) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False, role=passing_role()) as client:
         yield client.objects
 
 

@@ -219,9 +219,9 @@ def _client(nic: str | None) -> AbstractContextManager[P4RuntimeClient]:
 
 @contextmanager
 def _client_at(address: str) -> Iterator[P4RuntimeClient]:
-    from nicemu.control import TOOLS_ROLE, P4RuntimeClient
+    from nicemu.control import P4RuntimeClient, passing_role
 
-    with P4RuntimeClient(address, at_once=False, role=TOOLS_ROLE) as client:
+    with P4RuntimeClient(address, at_once=False, role=passing_role()) as client:
         yield client
 
 

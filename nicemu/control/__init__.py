@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .addresses import checked_address
+    from .arbitration import passing_role
     from .client_entries import ReadEntry, Update
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message, program_json_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .p4runtime_client import P4RuntimeClient
     from .p4runtime_server import P4RuntimeServer
     from .pipeline_config import ProgramReader, ir_reader
-    from .pipeline_loader import TOOLS_ROLE, load_pipeline
+    from .pipeline_loader import load_pipeline
     from .schema import TableSchema
     from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
     from .target import PipelineTarget
@@ -50,20 +51,19 @@ _HOMES = {
     "config_message": "info_message",
     "entry_json": "entry_text",
     "ir_reader": "pipeline_config",
-    "TOOLS_ROLE": "pipeline_loader",
     "load_pipeline": "pipeline_loader",
     "match_text": "entry_text",
     "matches_json": "entry_text",
     "number_text": "entry_text",
     "p4info_json": "info_text",
     "p4info_text": "info_text",
+    "passing_role": "arbitration",
     "parse_match": "value_text",
     "parse_value": "value_text",
     "program_json_of": "info_message",
 }
 
 __all__ = [
-    "TOOLS_ROLE",
     "IdleEntry",
     "ObjectClient",
     "ObjectInfo",
@@ -95,6 +95,7 @@ __all__ = [
     "p4info_text",
     "parse_match",
     "parse_value",
+    "passing_role",
     "program_json_of",
 ]
 

@@ -7,6 +7,7 @@ Source: P4Runtime Specification 1.4, "Client Arbitration and Controller Replicat
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,16 @@ MAX_ROLES = 64
 """Roles beside the default one that a device remembers, each with its highest election id. With one more,
 that is forgotten which nobody has had for longest.
 """
+_PASSING = "nicemu:"
+"""What the names of passing roles begin with."""
+_PASSING_BYTES = 8
+
+
+def passing_role() -> str:
+    """Return a role for one client that comes and goes: nobody has had it, so it takes nobody's place, and a
+    device forgets it with its session, so it takes no room from roles that come again.
+    """
+    return _PASSING + secrets.token_hex(_PASSING_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,9 @@ class Arbitration:
             return []
         state = self._roles[role] = self._roles.pop(role)  # the last that was left stands last
         del state.sessions[session]
+        if role.startswith(_PASSING) and not state.sessions:
+            del self._roles[role]
+            return []
         if state.primary != session:
             return []
         state.primary = None

@@ -237,8 +237,8 @@ class P4RuntimeClient:
     def try_write(self, updates: Sequence[Update]) -> list[ControlError | None]:
         """Apply the updates and return the outcome of each, None for success.
 
-        Raises: ControlError if a request as a whole is refused, or an update names something that does
-        not exist; in the latter case nothing was sent.
+        Raises: ControlError if an update names something that does not exist, and nothing was sent; or if
+        a request as a whole is refused, with the number of updates that requests before it had applied.
         """
         encoded = [update_message(update, self._schema_now()) for update in updates]
         for message in encoded:
@@ -246,16 +246,17 @@ class P4RuntimeClient:
         outcomes: list[ControlError | None] = []
         for start in range(0, len(encoded), UPDATES_PER_REQUEST):
             part = encoded[start : start + UPDATES_PER_REQUEST]
-            request = messages().WriteRequest(device_id=self._device_id, role=self._role)
-            request.election_id.CopyFrom(uint128(self._election_id))
-            request.updates.extend(part)
             try:
-                self._primary().call("Write", request)
+                self._write_part(part)
                 outcomes.extend([None] * len(part))
-            except BatchError as error:
-                if len(error.outcomes) != len(part):
+            except ControlError as error:
+                if isinstance(error, BatchError) and len(error.outcomes) == len(part):
+                    outcomes.extend(error.outcomes)
+                elif start:
+                    applied = f"{outcomes.count(None)} of {len(encoded)} updates were applied before"
+                    raise ControlError(error.code, f"{error}; {applied}") from error
+                else:
                     raise
-                outcomes.extend(error.outcomes)
         return outcomes
 
     def read(self, table: str | None = None, *, hits: bool = False, meters: bool = False) -> list[ReadEntry]:
@@ -367,7 +368,10 @@ class P4RuntimeClient:
 
     def _write_one(self, update: Message) -> None:
         self._give(update.entity)
-        request = messages().WriteRequest(device_id=self._device_id, role=self._role, updates=[update])
+        self._write_part([update])
+
+    def _write_part(self, updates: Sequence[Message]) -> None:
+        request = messages().WriteRequest(device_id=self._device_id, role=self._role, updates=updates)
         request.election_id.CopyFrom(uint128(self._election_id))
         self._primary().call("Write", request)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from nicemu.abi import SharedMemory, seconds, shown
 from nicemu.clock import PATIENCE
-from nicemu.control import P4RuntimeClient
+from nicemu.control import P4RuntimeClient, passing_role
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError, family_of
 from nicemu.pcie import Backing
 
@@ -24,8 +24,6 @@ from .device import Nic
 from .recording import open_process_log
 from .wakeups import Wakeups
 
-_ROLE = "nicemu.host"
-"""The P4Runtime role of host programs: they take no controller's place."""
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
 RECHECK_S = 1.0
@@ -165,7 +163,7 @@ class LiveConnection:
 
         The channel is closed again: an open one keeps threads busy in a process that should be able to sleep.
         """
-        with P4RuntimeClient(self._p4runtime, role=_ROLE) as client:
+        with P4RuntimeClient(self._p4runtime, role=passing_role()) as client:
             try:
                 client.insert(table, keys, action, parameters)
             except ControlError as error:
@@ -175,7 +173,7 @@ class LiveConnection:
 
     def delete(self, table: str, keys: dict[str, int]) -> None:
         """Delete an entry if it is there, over P4Runtime."""
-        with P4RuntimeClient(self._p4runtime, role=_ROLE) as client:
+        with P4RuntimeClient(self._p4runtime, role=passing_role()) as client:
             try:
                 client.delete(table, keys)
             except ControlError as error:

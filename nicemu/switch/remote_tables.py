@@ -57,8 +57,9 @@ def apply_tables(
 
     Entries that the file does not name stay, but for those of tables that it calls complete; so do counts.
     `reader` makes the program of what the server has of it, and of its P4Info.
-    Raises: UsageError with the place of a fault, or where nothing can be made of the program; ControlError
-    for what the server refuses, which another client may have changed: what was written before stays.
+    Raises: UsageError with the place of a fault, or where nothing can be made of the program, and nothing
+    was written; ControlError for what the server refuses, as another client may have changed what it holds,
+    or loaded another program: what was written before stays.
     """
     texts = Texts()
     engine = mirror(client, reader or ir_reader, texts)
@@ -89,10 +90,14 @@ def apply_tables(
         client.check(updates)
     except ControlError as error:
         raise UsageError(f"{path}: {error}") from error
-    others = _write_profiles(client.objects, engine, profiles)
-    if updates:
-        client.write(updates)
-    others += _write_objects(client.objects, engine, put)
+    try:
+        others = _write_profiles(client.objects, engine, profiles)
+        if updates:
+            client.write(updates)
+        others += _write_objects(client.objects, engine, put)
+    except ControlError as error:
+        rest = f"what was written stays; apply {path} again for the rest"
+        raise ControlError(error.code, f"{error}; {rest}") from error
     kinds = [update.kind for update in updates]
     return Applied(kinds.count("insert"), kinds.count("modify"), kinds.count("delete"), others)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nicemu.control.arbitration import MAX_ROLES, Arbitration, Notice
+from nicemu.control.arbitration import MAX_ROLES, Arbitration, Notice, passing_role
 from nicemu.errors import ControlError, P4RuntimeCode
 
 OK, TAKEN, NOBODY = P4RuntimeCode.OK, P4RuntimeCode.ALREADY_EXISTS, P4RuntimeCode.NOT_FOUND
@@ -130,3 +130,26 @@ def test_the_role_that_nobody_has_had_for_longest_makes_room_for_another() -> No
         arbitration.require_primary("role3", 5)
     with pytest.raises(ControlError, match="arbitrate with an id of at least 5"):
         arbitration.require_primary("role2", 5)
+
+
+def test_a_passing_role_is_nobody_elses_and_goes_with_its_client() -> None:
+    arbitration = Arbitration(1)
+    first, second = passing_role(), passing_role()
+    assert told(arbitration.announce("a", first, 1)) == [("a", OK, 1)]
+    assert told(arbitration.announce("b", second, 1)) == [("b", OK, 1)]
+    arbitration.require_primary(first, 1)
+    assert arbitration.leave("a") == []
+    with pytest.raises(ControlError, match="has no role") as gone:
+        arbitration.require_primary(first, 1)
+    assert gone.value.code is P4RuntimeCode.NOT_FOUND
+    arbitration.require_primary(second, 1)
+
+
+def test_passing_roles_take_no_room_from_those_that_come_again() -> None:
+    arbitration = Arbitration(1)
+    arbitration.announce("controller", "stats", 5)
+    arbitration.leave("controller")
+    for number in range(2 * MAX_ROLES):
+        arbitration.announce(number, passing_role(), 1)
+        arbitration.leave(number)
+    assert told(arbitration.announce("stale", "stats", 4)) == [("stale", NOBODY, 5)]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +318,24 @@ def test_what_a_controller_has_noted_with_entries_stays_where_they_are_modified(
     default = engine.table("I.plain").default_row().entry
     assert (default.parameters, default.note) == ((3,), noted)
     assert apply([table]) == Applied()
+
+
+def test_where_others_interfere_it_is_told_that_the_file_can_be_applied_again(
+    client: P4RuntimeClient, engine: Engine, apply: Apply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = client.write
+
+    def interfere(updates: Sequence[Update]) -> None:
+        engine.insert("I.plain", TableEntry((Exact(6),), "I.send", (2,)))
+        write(updates)
+
+    entries = [{"keys": {"h.h.a": str(a)}, "action": HIGH} for a in (5, 6, 7)]
+    monkeypatch.setattr(client, "write", interfere)
+    with pytest.raises(
+        ControlError, match=r"1 of 3 updates failed; .*; apply .*tables\.json again"
+    ) as refused:
+        apply([{"table": "I.plain", "entries": entries}])
+    assert refused.value.code is P4RuntimeCode.ALREADY_EXISTS
+    monkeypatch.undo()
+    assert apply([{"table": "I.plain", "entries": entries}]) == Applied(modified=1)
+    assert len(engine.read("I.plain")) == 3
