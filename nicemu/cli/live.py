@@ -84,8 +84,10 @@ def down(topology: str | None) -> None:
     """Stop the NICs of TOPOLOGY (the name of one that is up, or its file), or every NIC of yours."""
     from nicemu.run import take_down
 
-    stopped = take_down(topology)
-    click.echo(f"stopped {', '.join(stopped)}" if stopped else "no NIC was running")
+    stopped, ended = take_down(topology)
+    told = [f"stopped {', '.join(stopped)}"] if stopped else []
+    told += [f"{', '.join(ended)} had ended already"] if ended else []
+    click.echo("; ".join(told))
 
 
 @click.command()
@@ -95,7 +97,7 @@ def status(topology: str | None, as_json: bool) -> None:
     """Show the NICs that run, with their addresses, programs and P4Runtime sockets: those of TOPOLOGY (the
     name of one that is up, or its file), or all.
 
-    A NIC that has ended while others of its topology run is shown with its problem, as is one whose interface
+    A NIC that has ended, though nobody has stopped it, is shown with its problem, as is one whose interface
     is gone or down.
     """
     from nicemu.run import known_nics

@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
@@ -28,10 +28,17 @@ STOP_TIMEOUT_S = 10.0 * PATIENCE
 KILL_TIMEOUT_S = 2.0 * PATIENCE
 
 
+class TakenDown(NamedTuple):
+    """The names of NICs that `take_down` has stopped, and of those that had ended before."""
+
+    stopped: list[str]
+    ended: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class RunningNic:
     """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime
-    server, `ended` what to say if it serves no more while others of its topology do.
+    server, `ended` what to say if it serves no more though nobody has stopped it.
     """
 
     name: str
@@ -90,9 +97,11 @@ def _name_of(topology: str | Path) -> str:
 
 
 def nics_of(folder: Path) -> list[RunningNic]:
-    """Return the NICs that have come up in a topology's folder; none if all have ended."""
+    """Return the NICs that have come up in a topology's folder; none if all have ended with a program that
+    ran them itself.
+    """
     state, held = TopologyState.read(folder), held_in(folder)
-    if state is None or not held:
+    if state is None or (not held and (folder / ATTACHED).exists()):
         return []
     return [
         RunningNic(
@@ -133,6 +142,8 @@ def find_nic(name: str | None) -> RunningNic:
                 raise UsageError(nic.ended)
         for log in runtime_root().glob(f"*/{name}.log"):
             raise UsageError(f"{name} has ended, see {log}")
+    if not nics and known:
+        raise UsageError(f"no NIC is up: {'; '.join(nic.ended for nic in known)}")
     if not nics:
         wanted = "" if name is None else f", {name} neither"
         raise UsageError(f"no NIC is up{wanted}; start some with `nicemu up examples/two_storage_nodes.toml`")
@@ -164,8 +175,9 @@ def _ask(nic: RunningNic, message: dict[str, Any], timeout_s: float) -> dict[str
     return answer[0]
 
 
-def take_down(topology: str | Path | None) -> list[str]:
-    """Stop the NICs of a topology (its name, or its file), or of all; return the names of those stopped.
+def take_down(topology: str | Path | None) -> TakenDown:
+    """Stop the NICs of a topology (its name, or its file), or of all, and remove what they have left there;
+    return the names of those stopped, and of those that had ended.
 
     What a program runs itself, or what is being started, is left alone. If something fails for one topology,
     the others are stopped all the same.
@@ -174,6 +186,7 @@ def take_down(topology: str | Path | None) -> list[str]:
     wanted = None if topology is None else _name_of(topology)
     remove_abandoned()
     stopped: list[str] = []
+    ended: list[str] = []
     failures: list[str] = []
     is_busy = False
     for folder in _folders():
@@ -185,7 +198,9 @@ def take_down(topology: str | Path | None) -> list[str]:
             is_busy = True
             continue
         try:
-            nics = [nic for nic in nics_of(folder) if not nic.ended]
+            known = nics_of(folder)
+            nics = [nic for nic in known if not nic.ended]
+            ended += [nic.name for nic in known if nic.ended]
             stopped += [nic.name for nic in nics]
             failures += _stop(nics)
             if state is not None and state.trace is not None:
@@ -197,12 +212,12 @@ def take_down(topology: str | Path | None) -> list[str]:
     if failures:
         done = f"stopped {', '.join(stopped)}, but " if stopped else ""
         raise NicemuError(done + "; ".join(failures))
-    if not stopped:
+    if not stopped and not ended:
         if wanted is None:
             raise UsageError("no topology is up")
         why = ": a program runs it and will stop it, or it is being started" if is_busy else ""
         raise UsageError(f"topology {wanted} is not up{why}")
-    return stopped
+    return TakenDown(stopped, ended)
 
 
 def _stop(nics: list[RunningNic]) -> list[str]:

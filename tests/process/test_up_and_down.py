@@ -115,7 +115,7 @@ def test_a_nic_that_cannot_be_started_again_costs_the_others_nothing(tmp_path: P
     assert ask(storage0, "describe")["nic"] == "storage0"
     path.write_text(text)
     assert [nic.name for nic in bring_up(path)] == ["storage1"]
-    assert take_down(path) == ["storage0", "storage1"]
+    assert take_down(path) == (["storage0", "storage1"], [])
     assert list(root.iterdir()) == []
 
 
@@ -123,13 +123,13 @@ def test_down_returns_when_the_processes_have_ended_those_that_hang_too(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = bring_up(one_nic(tmp_path, "first"))
-    assert take_down(None) == ["storage0"]
+    assert take_down(None) == (["storage0"], [])
     assert not is_alive(first.pid)
     monkeypatch.setattr(running, "STOP_ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.2)
     (second,) = bring_up(one_nic(tmp_path, "second"))
     os.kill(second.pid, signal.SIGSTOP)
-    assert take_down(tmp_path / "second.toml") == ["storage0"]
+    assert take_down(tmp_path / "second.toml") == (["storage0"], [])
     assert not is_alive(second.pid)
     assert list(root.iterdir()) == []
     with pytest.raises(UsageError, match="topology second is not up"):
@@ -141,7 +141,7 @@ def test_down_waits_for_the_processes_and_not_for_their_locks_alone_which_go_a_m
 ) -> None:
     (nic,) = bring_up(one_nic(tmp_path, "first"))
     monkeypatch.setattr(running, "is_held", lambda settings: False)
-    assert take_down(None) == ["storage0"]
+    assert take_down(None) == (["storage0"], [])
     assert not is_alive(nic.pid)
 
 

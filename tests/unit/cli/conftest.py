@@ -48,9 +48,12 @@ class World:
         progress("compiling the datapath")
         return self.nics
 
-    def take_down(self, topology: str | None) -> list[str]:
+    def take_down(self, topology: str | None) -> tuple[list[str], list[str]]:
         self.taken_down.append(topology)
-        return [nic.name for nic in self.nics]
+        running, ended = (
+            [nic.name for nic in self.nics if bool(nic.ended) is over] for over in (False, True)
+        )
+        return running, ended
 
     def known_nics(self, topology: str | None = None) -> list[Nic]:
         self.looked_for.append(topology)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,11 @@ def test_up_has_races_checked_on_demand(world: World, nicemu: Cli) -> None:
 
 def test_down_names_what_it_stopped(world: World, nicemu: Cli) -> None:
     assert nicemu("down").stdout == "stopped compute0\n"
-    world.nics = []
-    assert nicemu("down", "mine.toml").stdout == "no NIC was running\n"
-    assert world.taken_down == [None, "mine.toml"]
+    world.nics.append(replace(world.nics[0], name="storage0", ended="storage0 has ended"))
+    assert nicemu("down", "mine.toml").stdout == "stopped compute0; storage0 had ended already\n"
+    del world.nics[0]
+    assert nicemu("down").stdout == "storage0 had ended already\n"
+    assert world.taken_down == [None, "mine.toml", None]
 
 
 def test_status_shows_what_each_nic_says_it_runs(world: World, nicemu: Cli) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.run import RunningNic, find_nic, known_nics, running_nics, take_down
-from nicemu.run.folders import claim, hold_settings, lock_of, runtime_root
+from nicemu.run.folders import ATTACHED, claim, hold_settings, lock_of, runtime_root
 from nicemu.run.running import _open_process, _signal
 from nicemu.run.state import NicState, TopologyState
 
@@ -53,13 +53,22 @@ def test_a_nic_that_has_ended_while_another_runs_is_known_with_what_to_do(
     assert find_nic(None).name == "compute0"
 
 
-def test_of_a_topology_whose_nics_have_all_ended_none_is_known(folder: Path) -> None:
+def test_nics_that_have_all_ended_are_known_as_long_as_nobody_has_taken_them_down(folder: Path) -> None:
+    assert [(nic.name, bool(nic.ended)) for nic in known_nics()] == [("compute0", True), ("storage0", True)]
+    assert running_nics() == []
+    with pytest.raises(
+        UsageError, match=r"no NIC is up: compute0 has ended, see .*log; .*; storage0 has ended"
+    ):
+        find_nic(None)
+
+
+def test_nics_that_have_ended_with_the_program_that_ran_them_are_not_known(folder: Path) -> None:
+    (folder / ATTACHED).touch()
     assert known_nics() == []
 
 
-def test_down_says_that_a_topology_is_not_up_and_removes_what_it_has_left(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"topology two_storage_nodes is not up$"):
-        take_down(Path(TOPOLOGY))
+def test_down_says_what_had_ended_and_removes_what_it_has_left(folder: Path) -> None:
+    assert take_down(Path(TOPOLOGY)) == ([], ["compute0", "storage0"])
     assert not folder.exists()
     assert not lock_of(folder).exists()
     with pytest.raises(UsageError, match="no topology is up"):
@@ -78,8 +87,7 @@ def test_a_topology_that_is_up_is_found_by_its_name_and_by_its_file(
     assert {nic.topology for nic in known_nics()} == {"two_storage_nodes", "other"}
     assert {nic.topology for nic in known_nics(by)} == {"two_storage_nodes"}
     os.close(held)
-    with pytest.raises(UsageError, match="topology other is not up"):
-        take_down("other")
+    assert take_down("other") == ([], ["a"])
     assert not other.exists()
     assert folder.exists()
 
