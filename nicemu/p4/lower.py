@@ -327,7 +327,7 @@ class _Lowering(TableLowering):
         """Return what copies the arguments of a parser inside another in, and what copies them out, both as
         they are written.
         """
-        into, back = list(self._cleared(block)), list[ir.Statement]()
+        into, back = list[ir.Statement](), list[ir.Statement]()
         for place in call.order or range(len(call.arguments)):
             parameter = block.parameters[place]
             if parameter.variable is None or not self._has_place(parameter):
@@ -341,7 +341,7 @@ class _Lowering(TableLowering):
                 into.append(ir.Assign(inside, argument))
             if parameter.direction in ("out", "inout"):
                 back.append(ir.Assign(argument, inside))
-        return into, back
+        return [*into, *self._cleared(block)], back  # what is an `out` argument may be read in others
 
 
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:

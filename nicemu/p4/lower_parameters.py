@@ -15,13 +15,20 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from . import syntax
-from .symbols import BlockSymbol, ParameterSymbol, Variable
+from .symbols import BlockSymbol, CallKind, CallTarget, ParameterSymbol, Variable
 from .types import CompositeType, ExternType
 
 _Path: TypeAlias = tuple[str, ...]
 """The place of a variable, and the names of the structs' fields that lead from there."""
 
 _STORED = ("out", "inout")
+_GIVE = (
+    CallKind.SIZE,
+    CallKind.IS_VALID,
+    CallKind.EXTERN_FUNCTION,
+    CallKind.EXTERN_METHOD,
+    CallKind.PACKET,
+)
 
 
 def shared_parameters(block: BlockSymbol, calls: Sequence[syntax.Call]) -> dict[str, syntax.Expression]:
@@ -62,9 +69,22 @@ def _is_plain(arguments: Sequence[syntax.Expression]) -> bool:
                 pending += (node.condition, node.yes, node.no)
             case syntax.ListValue():
                 pending += node.items
+            case syntax.Call() if _only_gives(node.symbol):
+                pending += node.arguments
+                if isinstance(node.callee, syntax.MemberRef):
+                    pending.append(node.callee.base)
             case _:
                 return False
     return True
+
+
+def _only_gives(target: object) -> bool:
+    """Return whether a call changes no variable: it has a value, and all that it takes is `in`."""
+    if not isinstance(target, CallTarget):
+        return False
+    if target.kind is CallKind.ROUTINE:
+        return all(parameter.direction not in _STORED for parameter in target.subject.parameters)
+    return target.kind in _GIVE and not any(direction in _STORED for direction in target.directions)
 
 
 def _path(node: syntax.Expression) -> _Path:
