@@ -7,6 +7,6 @@ in the file, with "not supported by nicemu yet".
 
 from .described import as_described
 from .document import Bmv2Error
-from .loader import Loaded, is_bmv2, is_bmv2_text, load_bmv2, load_bmv2_text
+from .loader import Loaded, is_bmv2, load_bmv2, load_bmv2_text
 
-__all__ = ["Bmv2Error", "Loaded", "as_described", "is_bmv2", "is_bmv2_text", "load_bmv2", "load_bmv2_text"]
+__all__ = ["Bmv2Error", "Loaded", "as_described", "is_bmv2", "load_bmv2", "load_bmv2_text"]

@@ -18,12 +18,16 @@ MAX_FILE_BYTES = 64 << 20
 _HEXSTR = re.compile(r"(-?)(?:0[xX]|(?=[0-9a-fA-F]))([0-9a-fA-F]*)")
 
 
+ROOT = "$"
+"""The path of the whole document."""
+
+
 class Bmv2Error(ProtocolError):
     """A BMv2 JSON program that cannot be taken: where the fault is, what was found, what was expected."""
 
     def __init__(self, name: str, path: str, sentence: str) -> None:
         self.path = path
-        super().__init__(f"{name}: {path} {sentence}")
+        super().__init__(f"{name} {sentence}" if path == ROOT else f"{name}: {path} {sentence}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +138,14 @@ class Json:
 def document_of(text: str | bytes, name: str) -> Json:
     """Return the whole file. Raises: Bmv2Error unless it is an object of format version 2 or of none."""
     if len(text) > MAX_FILE_BYTES:
-        raise Bmv2Error(name, "$", f"is larger than {MAX_FILE_BYTES} bytes")
+        raise Bmv2Error(name, ROOT, f"is larger than {MAX_FILE_BYTES} bytes")
     try:
         value = json_of(text)
     except RecursionError:
-        raise Bmv2Error(name, "$", "is nested too deeply") from None
+        raise Bmv2Error(name, ROOT, "is nested too deeply") from None
     except ValueError as error:
-        raise Bmv2Error(name, "$", f"is not JSON: {error}") from None
-    document = Json(value, "$", name)
+        raise Bmv2Error(name, ROOT, f"is not JSON: {error}") from None
+    document = Json(value, ROOT, name)
     if not document.is_object:
         raise document.fault(f"is {document.shown}; the object that p4c-bm2-ss writes was expected")
     about = document.get("__meta__")

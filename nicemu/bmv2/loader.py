@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,14 +121,4 @@ def is_bmv2(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(256).lstrip().startswith(b"{")
     except OSError:
-        return False
-
-
-def is_bmv2_text(text: bytes) -> bool:
-    """Return whether a JSON text is BMv2 JSON: an object with `__meta__`."""
-    if b'"__meta__"' not in text:
-        return False
-    try:
-        return "__meta__" in json.loads(text)
-    except (ValueError, RecursionError):
         return False

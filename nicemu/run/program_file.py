@@ -49,11 +49,20 @@ def _ir_in(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_IR_BYTES + 1)
-        document = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         return None  # who reads it as BMv2 JSON says so
-    is_ir = isinstance(document, dict) and "architecture" in document and "__meta__" not in document
-    return text if is_ir else None
+    return text if _is_ir(text) else None
+
+
+def _is_ir(text: bytes) -> bool:
+    """Return whether a text is IR as JSON; if it is not, it is read as BMv2 JSON."""
+    if b'"architecture"' not in text:
+        return False
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and "architecture" in document and "__meta__" not in document
 
 
 def program_of(text: bytes, p4info: P4Info | None = None) -> Program:
@@ -61,10 +70,10 @@ def program_of(text: bytes, p4info: P4Info | None = None) -> Program:
 
     Raises: ControlError.
     """
-    from nicemu.bmv2 import Bmv2Error, as_described, is_bmv2_text, load_bmv2_text
+    from nicemu.bmv2 import Bmv2Error, as_described, load_bmv2_text
     from nicemu.control import ir_reader
 
-    if not is_bmv2_text(text):
+    if _is_ir(text):
         return ir_reader(text, p4info)
     try:
         program = load_bmv2_text(text, "p4_device_config").program

@@ -113,13 +113,13 @@ def test_any_text_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[" * 100000, "$ is nested too deeply"),
-        ("{", "$ is not JSON"),
-        ("[]", "$ is a list; the object that p4c-bm2-ss writes was expected"),
-        ("{}", "$ has no __meta__; the JSON that p4c-bm2-ss writes was expected"),
+        ("[" * 100000, "program.json is nested too deeply"),
+        ("{", "program.json is not JSON"),
+        ("[]", "program.json is a list; the object that p4c-bm2-ss writes was expected"),
+        ("{}", "program.json has no __meta__; the JSON that p4c-bm2-ss writes was expected"),
         ('{"__meta__": {"version": [1, 5]}}', "version is [1, 5]; version 2 of the format was expected"),
-        ('{"__meta__": {"version": [2, 23]}}', "$ has no parsers"),
-        (b"\xff\xfe{}", "$ is not JSON"),
+        ('{"__meta__": {"version": [2, 23]}}', "program.json has no parsers"),
+        (b"\xff\xfe{}", "program.json is not JSON"),
     ],
 )
 def test_what_is_no_program_at_all_is_refused(text: str | bytes, message: str) -> None:
@@ -227,7 +227,7 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the path of a BMv2 JSON program"):
         load_bmv2(tmp_path / "none.json")
     path.write_text("{}")
-    with pytest.raises(Bmv2Error, match=r"router.json: \$ has no __meta__"):
+    with pytest.raises(Bmv2Error, match=r"router.json has no __meta__"):
         load_bmv2(path)
 
 
