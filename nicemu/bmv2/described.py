@@ -246,9 +246,9 @@ def _headers(
     ids = allocate_ids(Prefix.CONTROLLER_HEADER, {item.name: 0 for item in headers})
     marked = {item.name: item for item in headers}
     for info in given:
-        fitting = [item for item in headers if _fits(item, info)]
+        fitting = [item for item in headers if _fits(item, info) and not marked[item.name].controller]
         found = [item for item in fitting if (ids[item.name] ^ info.id) & _HASHED == 0] or fitting[:1]
-        if info.name in ir.CONTROLLER_HEADERS and found and not marked[found[0].name].controller:
+        if info.name in ir.CONTROLLER_HEADERS and found:
             pairs = zip(found[0].fields, info.metadata, strict=True)
             fields = tuple(
                 replace(part, id=item.id, type_name=types.name_for(item, part.type) or part.type_name)

@@ -42,6 +42,10 @@ class ErrorNumbers:
         whole = numbers.folded("|", terms)
         return Number(whole.low, whole.high, whole.modulo, error=error)
 
+    def has(self, number: int) -> bool:
+        """Return whether an error has a number."""
+        return self._index(number) is not None
+
     def compared(self, op: str, left: Number, right: Number) -> ir.Expression | None:
         """Return the comparison of an error with a constant, None where it is none."""
         for side, other in ((left, right), (right, left)):

@@ -130,6 +130,8 @@ class Parsers:
 
     def _verify(self, condition: Json, error: Json) -> Statements:
         holds, number = self._expressions.truth(condition), self._error(error)
+        if number.constant is not None and not self._scope.errors.has(number.constant):
+            raise error.fault(f"is {number.constant}, which is the number of none of errors")
         if number.constant is not None or number.error is not None:
             place: ir.Expression = ir.Name("", ir.ERROR)
             stored = self._scope.errors.stored(place, number)

@@ -78,6 +78,7 @@ class Places:
         self._parts: dict[bool, dict[str, ir.Field]] = {False: {}, True: {}}
         self._aliases = self._field_aliases()
         self._instances()
+        self._check_aliases()
 
     @property
     def headers(self) -> tuple[ir.HeaderType, ...]:
@@ -226,6 +227,16 @@ class Places:
             header, name = place.items(2)
             aliases[header.text(), name.text()] = target.text()
         return aliases
+
+    def _check_aliases(self) -> None:
+        """Refuse aliases of fields that are not there. p4c writes all that simple_switch knows, whichever the
+        program's standard metadata has.
+        """
+        for item in self._document.list("field_aliases"):
+            header, name = item.items(2)[1].items(2)
+            place = self.header(header)
+            if not self.is_standard(place):
+                self.field_of(place, name)
 
     # Instances
 

@@ -8,7 +8,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "pipelines" and "matc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nicemu.pipeline import MAX_TABLE_SIZE, ir
@@ -43,6 +43,7 @@ class Tables:
         self._scope = scope
         self._actions = actions
         self._profiles: dict[str, tuple[str, tuple[ir.Expression, ...]]] = {}
+        self._selectors: set[str] = set()
         self._tables: dict[str, _Table] = {}
 
     def profiles(self, pipeline: Json) -> None:
@@ -52,6 +53,8 @@ class Tables:
             if name in self._profiles:
                 raise item["name"].fault(f"is {name}, which stands there twice")
             self._profiles[name] = self._scope.profile(item)
+            if item.get("selector") is not None:
+                self._selectors.add(name)
 
     def read(self, item: Json) -> None:
         """Read a table, and with it what its actions do."""
@@ -73,6 +76,7 @@ class Tables:
             default = self._listed(entry["action_id"], uses)
             data = self._data(entry, default)
         keys = tuple(self._key(key) for key in item["key"].items())
+        _refuse_ranked_prefixes(item, keys)
         self._tables[name] = _Table(item, keys, uses, default, data, only_default)
 
     def step(self, item: Json) -> Step:
@@ -198,6 +202,8 @@ class Tables:
             if named.text() not in self._profiles:
                 raise named.fault(f"is {named.text()}, which is none of the pipeline's action_profiles")
             profile, selector_keys = self._profiles[named.text()]
+            if kind == "indirect_ws" and named.text() not in self._selectors:
+                raise named.fault(f"is {profile}, which has no selector; the table's type is indirect_ws")
             if entries:
                 raise item["entries"].unsupported("entries in a table with an action profile")
         timeout = item.get("support_timeout")
@@ -218,6 +224,7 @@ class Tables:
             tuple(
                 self._entry(given, table, largest + 1 - priority if has_priority else 0)
                 for given, priority in zip(entries, priorities, strict=True)
+                if not any(map(_is_empty, given["match_key"].items()))
             ),
             bool(entries),
             profile=profile,
@@ -252,8 +259,24 @@ def is_made_up(item: Json, actions: Actions) -> bool:
     )
 
 
+def _refuse_ranked_prefixes(item: Json, keys: Sequence[ir.Key]) -> None:
+    """Refuse a table whose only key without one value is a prefix, and whose entries have priorities all the
+    same: p4c never makes one, and here the longest prefix wins.
+    """
+    given, kinds = item.get("match_type"), [key.match_kind for key in keys]
+    is_ranked = any(kind.has_priority for kind in kinds)
+    if given is not None and given.value == "ternary" and ir.MatchKind.LPM in kinds and not is_ranked:
+        raise given.unsupported("priorities of entries whose keys are lpm and exact")
+
+
 def _name_of(item: Json | None) -> str | None:
     return None if item is None else item.text()
+
+
+def _is_empty(item: Json) -> bool:
+    """Return whether an entry's match is a range of no values."""
+    is_range = item["match_type"].value == "range"
+    return is_range and item["start"].unsigned_hexstr() > item["end"].unsigned_hexstr()
 
 
 def _keyset(item: Json, key: ir.Key) -> ir.Keyset:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .client_entries import ReadEntry, Update
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message, program_json_of
-    from .info_text import p4info_json, p4info_text
+    from .info_text import p4info_bytes, p4info_json, p4info_text
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient
     from .p4runtime_server import P4RuntimeServer
@@ -55,6 +55,7 @@ _HOMES = {
     "match_text": "entry_text",
     "matches_json": "entry_text",
     "number_text": "entry_text",
+    "p4info_bytes": "info_text",
     "p4info_json": "info_text",
     "p4info_text": "info_text",
     "passing_role": "arbitration",
@@ -91,6 +92,7 @@ __all__ = [
     "match_text",
     "matches_json",
     "number_text",
+    "p4info_bytes",
     "p4info_json",
     "p4info_text",
     "parse_match",

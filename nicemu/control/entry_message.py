@@ -91,7 +91,8 @@ def call_of_message(message: Message, table: TableSchema, *, default: bool) -> C
     has_profile = table.has_profile and not default
     if (form == "action") is has_profile:
         wanted = "a member, group or set of its action profile" if has_profile else "an action"
-        raise illegal(f"{table.owner}: {form} given; its entries take {wanted}")
+        takes = "its default entry takes" if default else "its entries take"
+        raise illegal(f"{table.owner}: {form} given; {takes} {wanted}")
     if form == "action_profile_member_id":
         return "", (), Member(message.action_profile_member_id)
     if form == "action_profile_group_id":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from nicemu.pipeline import P4Info
 
 from .info_message import info_message
+from .messages import serialize
 
 _HEADER = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
 
@@ -26,3 +27,8 @@ def p4info_json(p4info: P4Info) -> str:
     from google.protobuf import json_format
 
     return str(json_format.MessageToJson(info_message(p4info)))
+
+
+def p4info_bytes(p4info: P4Info) -> bytes:
+    """Return a program's P4Info message in protobuf's wire format, as a file that ends in .bin holds it."""
+    return serialize(info_message(p4info))

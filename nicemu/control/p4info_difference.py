@@ -37,6 +37,8 @@ def difference(given: P4Info, own: P4Info, *, in_all: bool = False) -> str | Non
     and may differ. `in_all` compares units, types, constant entries and more, too: a program in IR says them,
     one in BMv2 JSON leaves them to its P4Info.
     """
+    if given.architecture and given.architecture != own.architecture:
+        return f"architecture {given.architecture} in p4info and {own.architecture} in the program"
     sides = [
         ("table", _table_facts(given, in_all), _table_facts(own, in_all)),
         ("action", _action_facts(given), _action_facts(own)),

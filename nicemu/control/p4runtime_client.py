@@ -22,6 +22,7 @@ from nicemu.pipeline import (
 
 from .client_entries import MatchValue, ReadEntry, Update, entry_read, matches_given, update_message
 from .connection import BatchError, Connection, not_primary
+from .device_config import program_in
 from .entry_message import add_matches
 from .info_message import info_message, p4info_of_message
 from .messages import ConfigAction, ConfigPart, Message, UpdateType, messages, within_fields
@@ -142,7 +143,7 @@ class P4RuntimeClient:
 
         Raises: ControlError.
         """
-        return bytes(self._get_config(ConfigPart.DEVICE_CONFIG_AND_COOKIE).p4_device_config)
+        return program_in(self._get_config(ConfigPart.DEVICE_CONFIG_AND_COOKIE).p4_device_config)
 
     def cookie(self) -> int | None:
         """Return the number that `load` gave the running program. Raises: ControlError."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The forwarding pipeline config of one device: checked, saved, committed, read back.
 
-`p4_device_config` is the program's IR as JSON, or what else `reader` takes. A saved program that is not
-committed yet has an engine of its own, which takes the reads and writes that refer to it; committing gives
-what it holds to the target.
+`p4_device_config` is the program's IR as JSON, or what else `reader` takes, wrapped or not. A saved program
+that is not committed yet has an engine of its own, which takes the reads and writes that refer to it;
+committing gives what it holds to the target.
 Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC", "GetForwardingPipelineConfig RPC".
 """
 
@@ -16,6 +16,7 @@ from typing import TypeAlias
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, P4Info, Program, p4info_of, program_of_json
 
+from .device_config import program_in
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
 from .messages import ConfigAction, ConfigPart, Message, messages
@@ -165,7 +166,7 @@ class PipelineConfig:
         if not request.HasField("config") or not request.config.p4_device_config:
             raise illegal("the config has no p4_device_config; the program's IR as JSON was expected")
         given = p4info_of_message(request.config.p4info) if request.config.HasField("p4info") else None
-        program = self._reader(request.config.p4_device_config, given)
+        program = self._reader(program_in(request.config.p4_device_config), given)
         own = p4info_of(program)
         config = messages().ForwardingPipelineConfig()
         config.CopyFrom(request.config)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nicemu.control import P4RuntimeClient, p4info_text
+from nicemu.control import P4RuntimeClient, p4info_bytes, p4info_json, p4info_text
 from nicemu.p4 import compile_program, compile_text
 from nicemu.run import read_program
 from tests.unit.bmv2.router_json import ROUTER_P4
@@ -57,6 +57,23 @@ def test_a_program_is_compiled_as_p4c_is_asked_to(tmp_path: Path, name: str, out
     assert (tmp_path / "r.txtpb").read_text() == p4info_text(made.p4info)
 
 
+def test_p4info_has_the_form_that_its_name_tells_or_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "r.p4").write_text(ROUTER_P4)
+    words = ("-o", "r.json", "--p4runtime-files", "r.bin,i.json", "r.p4")
+    assert run("p4c-bm2-ss", *words, folder=tmp_path) == (0, "")
+    p4info = compile_program(tmp_path / "r.p4").p4info
+    assert (tmp_path / "r.bin").read_bytes() == p4info_bytes(p4info)
+    assert (tmp_path / "i.json").read_text() == p4info_json(p4info)
+    words = ("-o", "r.json", "--p4runtime-file", "r.x", "r.p4")
+    assert run("p4c-bm2-ss", "--p4runtime-format", "binary", *words, folder=tmp_path) == (0, "")
+    assert (tmp_path / "r.x").read_bytes() == p4info_bytes(p4info)
+    told = run("p4c-bm2-ss", *words, folder=tmp_path)
+    assert told == (
+        1,
+        "Error: --p4runtime-files r.x: a name that ends in .txtpb, .txt, .json, .bin was expected\n",
+    )
+
+
 def test_a_preprocessed_program_tells_of_changes_and_compiles(tmp_path: Path) -> None:
     (tmp_path / "r.p4").write_text('#include "rest.h"\n')
     (tmp_path / "rest.h").write_text(ROUTER_P4)
@@ -84,6 +101,7 @@ def test_options_that_mean_nothing_here_are_not_heeded_and_warnings_are_errors_w
         "--emit-externs",
         "--Wdisable",
         "--Wdisable=unused",
+        "--Werror=deprecated",
         "-g",
         "--toJSON",
         "ir.json",
@@ -111,6 +129,11 @@ def test_a_switch_serves_whom_bmv2_would_serve(tmp_path: Path) -> None:
         "--log-console",
         "-L",
         "debug",
+        "--log-file",
+        "switch",
+        "--enable-swap",
+        "--drop-port",
+        "511",
         "--pcap",
         "pcaps",
     )

@@ -184,6 +184,24 @@ def test_a_controller_brings_both_and_speaks_of_the_program_as_the_p4info_does()
     assert sorted(config.schema().packet_headers) == ["packet_in", "packet_out"]
 
 
+def test_headers_of_one_shape_are_told_apart_whatever_their_ids() -> None:
+    given = info_message(p4info_of(compile_text(SWITCH).program))
+    for number, header in enumerate(given.controller_packet_metadata, start=1):
+        header.preamble.id = 0x81000000 | number  # as @id chooses it: nothing of the name is in it
+        for place, part in enumerate(header.metadata, start=1):
+            part.id = place
+    config = PipelineConfig(Engine(), program_of)
+    config.set(config_of(switch_json(), given))
+    assert sorted(config.schema().packet_headers) == ["packet_in", "packet_out"]
+
+
+def test_a_p4info_of_another_architecture_is_refused() -> None:
+    given = info_message(p4info_of(compile_text(SWITCH).program))
+    given.pkg_info.arch = "psa"
+    with pytest.raises(ControlError, match="architecture psa in p4info and v1model in the program"):
+        PipelineConfig(Engine(), program_of).set(config_of(switch_json(), given))
+
+
 def _int32(info: Message) -> None:
     info.registers[0].type_spec.Clear()
     info.registers[0].type_spec.bitstring.int.bitwidth = 32

@@ -159,6 +159,14 @@ def with_type(*fields: list[Any], **more: Any) -> Node:  # noqa: ANN401
         ),
         (program(errors=[["A", 1], ["B", 1]]), "$.errors[1] gives B a number a second time"),
         (program(errors=[["A", 1]] * 2), "$.errors[1] gives A a number a second time"),
+        (
+            program(field_aliases=[["a.b", ["h", "none"]]]),
+            "$.field_aliases[0][1][1] is none, which is no field of",
+        ),
+        (
+            program(field_aliases=[["a.b", ["none", "kind"]]]),
+            "$.field_aliases[0][1][0] is none, which is no header of the program",
+        ),
         (program(parsers=[]), "$.parsers has 0 items; v1model has one parser"),
         (program(deparsers=[]), "$.deparsers has 0 items; 1 were expected"),
         (

@@ -235,6 +235,15 @@ def test_errors_may_be_written_without_0x(number: int, written: str) -> None:
     assert outcome(document, "00 00 00 00") == [(0, f"{number:02x}010000")]
 
 
+def test_a_number_that_no_error_has_cannot_be_verified() -> None:
+    error = {"type": "hexstr", "value": "0x4d"}
+    document = parser(state(0, "start", extract("h"), operation("verify", boolean(False), error)))
+    with pytest.raises(
+        Bmv2Error, match=r"parser_ops\[1\]\.parameters\[1\] is 77, which is the number of none"
+    ):
+        load(document)
+
+
 def test_the_number_of_an_error_may_stand_there_bare() -> None:
     document = parser(
         state(0, "start", extract("h"), operation("verify", boolean(False), 5)),

@@ -110,6 +110,13 @@ def test_entries_of_the_file_match_in_every_way() -> None:
     assert ports(ranges, "1f 00 00 00", "20 00 00 00") == [1, 2]
 
 
+def test_an_entry_whose_range_is_empty_matches_nothing() -> None:
+    empty = const({"match_type": "range", "start": "0x20", "end": "0x10"}, port=1)
+    every = const({"match_type": "range", "start": "0x00", "end": "0xff"}, port=2, priority=2)
+    ranges = engine_of(with_table(key("range", "h", "kind", "k"), entries=[empty, every]))
+    assert ports(ranges, "10 00 00 00", "20 00 00 00") == [2, 2]
+
+
 def test_the_smaller_priority_of_the_file_wins() -> None:
     every = {"match_type": "ternary", "key": "0x00", "mask": "0x00"}
     one = {"match_type": "ternary", "key": "0x01", "mask": "0xff"}
@@ -318,6 +325,13 @@ def test_a_selector_hashes_its_input_to_choose_a_member() -> None:
     assert ports(engine, "07 00 00 00", "07 01 00 00", "07 02 00 00") == [1, 2, 1]
 
 
+def test_a_table_with_a_selector_needs_one_in_its_profile() -> None:
+    document = indirect()
+    document["pipelines"][0]["tables"][0]["type"] = "indirect_ws"
+    with pytest.raises(Bmv2Error, match=r"action_profile is C\.p, which has no selector"):
+        load(document)
+
+
 def test_a_selector_takes_what_is_a_bool_in_the_program() -> None:
     """p4c writes a conversion to bool for such a field."""
     flag = {"type": "expression", "value": {"op": "d2b", "left": None, "right": field("scalars", "flag")}}
@@ -403,6 +417,10 @@ def test_keys_of_several_kinds_stand_in_one_table() -> None:
         ({"entries": [const({"match_type": "exact", "key": "0x100"}, port=1)]}, "of 8 bits cannot be"),
         ({"entries": [const({"match_type": "exact", "key": "-0x01"}, port=1)]}, "BMv2 takes no sign here"),
         ({"entries": [const(port=1)]}, "has 0 items; 1 were expected"),
+        (
+            {"match_type": "ternary", "key": [key("lpm", "h", "kind", "k")]},
+            "match_type is not supported by nicemu yet: priorities of entries whose keys are lpm",
+        ),
     ],
 )
 def test_what_is_not_taken_is_refused_with_its_path(change: Node, message: str) -> None:

@@ -169,6 +169,28 @@ def test_get_returns_what_was_asked_for_as_it_was_set(routing: Program) -> None:
         config.get(4)
 
 
+@pytest.mark.parametrize("head", [b"\x08\x01\x1a", b"\x1a", b"\x12"])
+def test_a_program_may_be_wrapped_as_old_controllers_for_bmv2_do(routing: Program, head: bytes) -> None:
+    """As p4.tmp.P4DeviceConfig: with `reassign`, or `device_data` alone as field 3 or, later, 2."""
+    config = PipelineConfig(Engine())
+    given = request(COMMIT_NEW, routing)
+    text = given.config.p4_device_config
+    length = bytes([len(text) & 0x7F | 0x80, len(text) >> 7 & 0x7F | 0x80, len(text) >> 14])
+    given.config.p4_device_config = head + length + text
+    config.set(given)
+    assert config.target.program == routing
+    assert config.get(ALL).config == given.config
+
+
+@pytest.mark.parametrize("spoilt", [b"\x08\x01", b"\x1a\x7f{}", b"\x12\x00", b"\x1a\x02[]", b"\x08"])
+def test_what_is_wrapped_in_part_is_refused(routing: Program, spoilt: bytes) -> None:
+    config = PipelineConfig(Engine())
+    given = request(COMMIT_NEW, routing)
+    given.config.p4_device_config = spoilt
+    with pytest.raises(ControlError, match="program IR"):
+        config.set(given)
+
+
 def test_a_program_that_came_another_way_is_described_without_cookie(
     engine: Engine, routing: Program
 ) -> None:
