@@ -314,12 +314,15 @@ class Interpreter(Evaluator):
     def _for_range(self, packet: PacketState, node: ir.ForRange) -> int:
         low, high = self._value(packet, node.low), self._value(packet, node.high)
         for number in range(low, high + 1):
-            self._count_turn(packet)
-            packet.places[node.variable] = number
+            self._begin_turn(packet, node.variable, number)
             end = self._run(packet, node.body)
             if end in (_RETURN, _BREAK):
                 return _RETURN if end == _RETURN else _GO_ON
         return _GO_ON
+
+    def _begin_turn(self, packet: PacketState, variable: str, number: int) -> None:
+        self._count_turn(packet)
+        packet.places[variable] = number
 
     def _count_turn(self, packet: PacketState) -> None:
         packet.turns += 1

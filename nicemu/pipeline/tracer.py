@@ -10,8 +10,8 @@ from . import ir
 from .evaluator import Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
-from .ir_text import case_text, expression_text, part_text
-from .matches import matches_text
+from .ir_text import ProgramNames, case_text, expression_text, part_text
+from .matches import Exact, Match, matches_text
 from .packet_state import PacketState
 from .profiles import Group, Member
 from .table_entry import Row, TableEntry
@@ -41,6 +41,8 @@ from .trace import (
 )
 from .values import HeaderValue, StackValue, UnionValue, Value, Varbits, copied
 
+UNNAMED_COUNTER = "for."
+"""How the variables begin that count the turns of a loop through a stack or list: no name has a keyword."""
 NEAREST = 3
 """Entries that the event of a miss tells."""
 
@@ -60,6 +62,7 @@ class Tracer(Interpreter):
             for kind in reversed(self._program.enums)
             for member in reversed(kind.members)
         }
+        self._names = ProgramNames(self.errors, self._member_name)
 
     # Parser
 
@@ -78,10 +81,10 @@ class Tracer(Interpreter):
     def _chosen(self, packet: PacketState, select: ir.Select, values: Sequence[int]) -> ir.SelectCase | None:
         case = super()._chosen(packet, select, values)
         keys = {
-            expression_text(key): self._plain(key.type, value)
+            self._text(key): self._plain(key.type, value, self._type_name(key))
             for key, value in zip(select.keys, values, strict=True)
         }
-        text = None if case is None else case_text(case, select.keys)
+        text = None if case is None else case_text(case, select.keys, self._names)
         _note(packet, Selected(keys, text, None if case is None else case.state))
         return case
 
@@ -98,7 +101,7 @@ class Tracer(Interpreter):
         _note(packet, Advanced(packet.cursor_bytes - start, packet.cursor_bytes))
 
     def _verify(self, packet: PacketState, node: ir.Verify) -> None:
-        condition = expression_text(node.condition)
+        condition = self._text(node.condition)
         try:
             super()._verify(packet, node)
         except Rejected as rejected:
@@ -117,14 +120,21 @@ class Tracer(Interpreter):
 
     def _if(self, packet: PacketState, node: ir.If) -> int:
         holds = bool(self._value(packet, node.condition))
-        _note(packet, Branched(expression_text(node.condition), holds))
+        _note(packet, Branched(self._text(node.condition), holds))
         return self._run(packet, node.then if holds else node.otherwise)
 
     def _traced_switch(self, packet: PacketState, node: ir.Switch) -> int:
         subject = self._value(packet, node.subject)
-        _note(packet, Switched(expression_text(node.subject), self._plain(node.subject.type, subject)))
+        value = self._plain(node.subject.type, subject, self._type_name(node.subject))
+        _note(packet, Switched(self._text(node.subject), value))
         held = ir.Constant(subject, node.subject.type)
         return self._switch(packet, ir.Switch(held, node.cases))
+
+    def _begin_turn(self, packet: PacketState, variable: str, number: int) -> None:
+        before = packet.places[variable]
+        super()._begin_turn(packet, variable, number)
+        if not variable.startswith(UNNAMED_COUNTER):
+            _note(packet, Assigned(variable, before, number))
 
     def _lookup(
         self, packet: PacketState, spec: ir.Table, table: Table, values: tuple[int, ...]
@@ -143,7 +153,8 @@ class Tracer(Interpreter):
 
     def _entry(self, spec: ir.Table, entry: TableEntry) -> EntryText:
         matches = {
-            key.name: matches_text((match,)) for key, match in zip(spec.keys, entry.matches, strict=True)
+            key.name: self._match_text(key, match)
+            for key, match in zip(spec.keys, entry.matches, strict=True)
         }
         choice = ""
         if isinstance(entry.choice, Member | Group):
@@ -237,6 +248,26 @@ class Tracer(Interpreter):
             _note(packet, event)
 
     # Values
+
+    def _text(self, node: ir.Expression) -> str:
+        return expression_text(node, self._names)
+
+    def _member_name(self, place: ir.Expression, number: int) -> str:
+        kind = self._type_name(place)
+        member = self._members.get((kind, number)) if kind else None
+        return "" if member is None else f"{kind}.{member.name}"
+
+    def _match_text(self, key: ir.Key, match: Match) -> str:
+        """Return a match; one value of an error, bool or enum without a type is told by its name."""
+        if isinstance(match, Exact):
+            match self._plain(key.expression.type, match.value, key.type_name):
+                case bool() as truth:
+                    return str(truth).lower()
+                case str() as error:
+                    return error
+                case EnumNumber(serializable=False, name=name):
+                    return name
+        return matches_text((match,))
 
     def _plain(self, kind: ir.Type, value: Value, type_name: str = "") -> Any:  # noqa: ANN401
         """Return a value as events hold it; `type_name` is that of an enum that it may have."""

@@ -218,7 +218,7 @@ def test_members_of_enums_have_their_names_and_booleans_their_words() -> None:
     engine.load(compile_text(program).program)
     found = [line.strip() for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace)]
     assert "kind = 0x1 A, value = 0x2" in found
-    hit = "hit, entry 0x1, 0x0, 0x0"
+    hit = "hit, entry 0x1, L, false"
     assert f"table I.t (headers.h.kind=0x1 A, m.side=L, m.known=false): {hit}" in found
     assert "action I.turn(to=R, known=true)" in found
     assert [line for line in found if " -> " in line] == [
@@ -229,6 +229,44 @@ def test_members_of_enums_have_their_names_and_booleans_their_words() -> None:
         "headers.h.kind = 0x7 B -> 0x9",
     ]
     assert "kind = 0x9, value = 0x2" in found
+
+
+def test_errors_and_members_of_enums_have_their_names_in_conditions_too() -> None:
+    program = SWITCH.replace("bool known;", "bool known; side_t side; op_t op; error problem;")
+    program = program.replace(
+        "header byte_t", "enum side_t { L, R } enum bit<8> op_t { GET = 1 } error { Mine } header byte_t"
+    )
+    i, j = program.index("control I("), program.index("control E(")
+    body = """m.problem = error.Mine;
+        if (m.problem == error.Mine) { m.side = side_t.R; }
+        if (m.side != side_t.L && op_t.GET == m.op) { }
+        if (m.problem == error.NoMatch) { }
+        switch (m.side) { side_t.R: { } default: { } }"""
+    head = "control I(inout headers_t headers, inout metadata_t m, inout standard_metadata_t s)"
+    engine = Engine()
+    engine.load(compile_text(f"{program[:i]}{head} {{ apply {{ {body} }} }} {program[j:]}").program)
+    found = [line.strip() for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace)]
+    assert [line for line in found if line.startswith(("if", "switch"))] == [
+        "if m.problem == error.Mine: true",
+        "if (m.side != side_t.L) && (op_t.GET == m.op): false",
+        "if m.problem == error.NoMatch: false",
+        "switch m.side: R",
+    ]
+
+
+def test_each_turn_of_a_loop_over_a_range_is_told() -> None:
+    i, j = SWITCH.index("control I("), SWITCH.index("control E(")
+    body = "for (bit<8> i in 3 .. 4) { headers.h.value = i; }"
+    head = "control I(inout headers_t headers, inout metadata_t m, inout standard_metadata_t s)"
+    engine = Engine()
+    engine.load(compile_text(f"{SWITCH[:i]}{head} {{ apply {{ {body} }} }} {SWITCH[j:]}").program)
+    found = [line.strip() for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace)]
+    assert [line for line in found if " -> " in line] == [
+        "I.i = 0x0 -> 0x3",
+        "headers.h.value = 0x2 -> 0x3",
+        "I.i = 0x3 -> 0x4",
+        "headers.h.value = 0x3 -> 0x4",
+    ]
 
 
 def test_of_a_struct_that_an_extern_writes_the_fields_that_change_are_told(switch: Engine) -> None:
