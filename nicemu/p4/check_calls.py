@@ -14,7 +14,7 @@ from nicemu.pipeline import ExternFunction, Kind, ir
 from . import syntax
 from .check_blocks import BlockCallChecker
 from .check_expressions import HEADER_METHODS
-from .check_names import NO_MORE
+from .check_names import CALLED, NO_MORE
 from .constants import is_constant, items_of
 from .diagnostics import article, did_you_mean
 from .symbols import (
@@ -95,7 +95,7 @@ class CallChecker(BlockCallChecker):
         return UNKNOWN
 
     def _call_name(self, node: syntax.Call, callee: syntax.NameRef) -> Type:
-        symbol = self.find(callee, "action or function")
+        symbol = self.find(callee, CALLED)
         if isinstance(symbol, ActionSymbol):
             if self.context not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.context}")
@@ -187,7 +187,9 @@ class CallChecker(BlockCallChecker):
             self.reporter.unsupported(node.at, f"{name} in {article(self.context)}")
         if known.role and self.role not in ("", known.role):
             what = f"{name} is called in {self.role}; it stands only in {known.role}"
-            self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
+            blocks = ["parser", *(role.name for role in self.architecture.roles)]
+            hint = f"that is block {blocks.index(known.role) + 1} of {self.architecture.package}(...)"
+            self.reporter.error(node.at, what, hint)
         taken = known.signature(len(node.arguments)) or ()
         for argument, wanted in zip(node.arguments, taken, strict=False):
             known_type = argument.type is not INTEGER and not isinstance(

@@ -124,6 +124,10 @@ class ConversionChecker(TypeChecker):
     def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
         """Return the value of a compile-time constant of a type, None if it was reported."""
         mark = self.reporter.mark()
+        is_number = isinstance(self.expression(node), ir.Bits) and isinstance(wanted, ir.Bits)
+        if is_number and node.type != wanted and node.value is None and not is_constant(node):
+            self.reporter.error(node.at, f"{what} must be known at compile time")
+            return None
         if not self.expect(node, wanted, what) or UNKNOWN in (node.type, wanted):
             return None
         if self.reporter.has_failed_since(mark):  # a part of it is not there

@@ -12,7 +12,7 @@ from nicemu.pipeline import ARCHITECTURES, Architecture, literal_value
 from . import syntax
 from .diagnostics import Location, Reporter, declared_later, did_you_mean
 from .includes import include_of
-from .symbols import ErrorList, Scope, Symbol, TypeSymbol, Variable
+from .symbols import ActionSymbol, ErrorList, FunctionSymbol, Scope, Symbol, TypeSymbol, Variable
 from .types import CompositeType, EnumType, ExternSymbol, ExternType
 
 NO_MORE = {
@@ -20,8 +20,13 @@ NO_MORE = {
     for name, ending in (("clone", "3"), ("resubmit", ""), ("recirculate", ""))
 }
 """What v1model.p4 has no more, since 2022, and what stands in its place."""
-_ELSEWHERE = NO_MORE | {f"uint{bits}_t": f"write bit<{bits}>" for bits in (8, 16, 32, 64)}
-_ELSEWHERE |= {f"int{bits}_t": f"write int<{bits}>" for bits in (8, 16, 32, 64)}
+_WIDTHS = (8, 16, 32, 64)
+_ELSEWHERE = NO_MORE | {
+    f"{letters}{bits}{end}": f"write {kind}<{bits}>"
+    for letters, kind in (("uint", "bit"), ("u", "bit"), ("int", "int"), ("s", "int"))
+    for end in ("", "_t")
+    for bits in _WIDTHS
+}
 _ELSEWHERE |= {
     "unsigned": "write bit<32>",
     "char": "write bit<8>",
@@ -29,6 +34,8 @@ _ELSEWHERE |= {
     "apply": "write name.apply();",
 }
 """Types of C, too, and what stands in their place."""
+CALLED = "action or function"
+"""What a name is looked for as that is called."""
 
 
 @dataclass(slots=True)
@@ -86,7 +93,7 @@ class NameChecker:
             hint = hint or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
             hint = hint or (self._value_hint(node.name, scope) if what == "value" else "")
-            hint = hint or did_you_mean(node.name, scope.visible())
+            hint = hint or self._callable_hint(node.name, scope, what)
             is_any = node.name == "_" and not dot
             told = f"unknown {'name' if what == 'value' else what} {dot}{node.name}"
             told = "'_' is no value" if is_any else told
@@ -125,6 +132,26 @@ class NameChecker:
         values = ((word, scope.find(word)) for word in sorted(scope.visible()))
         having = [word for word, found in values if isinstance(found, Variable) and found.type == kind]
         return f"did you mean {having[0]}, which is {meant}?" if len(having) == 1 else ""
+
+    def _callable_hint(self, name: str, scope: Scope, what: str) -> str:
+        """Return which name is meant; of what is called, one that can be, or the method of an object."""
+        if what != CALLED:
+            return did_you_mean(name, scope.visible())
+        callable_names = []
+        for word in sorted(scope.visible()):
+            symbol = scope.find(word)
+            if isinstance(symbol, ActionSymbol | FunctionSymbol):
+                callable_names.append(word)
+            kind = (
+                symbol.type.symbol
+                if isinstance(symbol, Variable) and isinstance(symbol.type, ExternType)
+                else None
+            )
+            if kind is not None and any(method.name == name for method in kind.declaration.methods):
+                return f"{name} is a method of {kind.name}: {word}.{name}(...)"
+        if name == "drop" and "mark_to_drop" in callable_names:
+            return "write mark_to_drop(...), with the standard metadata"
+        return did_you_mean(name, callable_names)
 
     def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
         """Return the number in @id(...), 0 without one.

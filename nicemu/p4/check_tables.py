@@ -33,6 +33,7 @@ from .syntax_copy import has_call, same_text
 from .type_sizes import width_of
 from .types import (
     UNKNOWN,
+    CompositeType,
     ExternType,
     Type,
 )
@@ -239,8 +240,10 @@ class TableChecker(MemberChecker):
         self.count_call(element.at, symbol.calls)
         for item, written in zip(symbol.parameters, symbol.declaration.parameters, strict=True):
             if item.direction and not written.direction:
-                what = f"action {element.name} has {item.type} as action data"
-                self.reporter.error(element.at, f"{what}; a table holds numbers", "give it a direction")
+                what = f"action {element.name} has {item.type} as action data; a table holds numbers"
+                has_fields = isinstance(item.type, CompositeType)
+                hint = "give the action its fields as parameters" if has_fields else ""
+                self.reporter.unsupported(element.at, what, hint)
                 return
         given = element.arguments or []
         if len(given) > len(directed):
@@ -404,8 +407,12 @@ class TableChecker(MemberChecker):
                     keyset.value = tuple(ir.KeyMask(value, inverse) for value in range(inverse + 1))
             case _:
                 wrong = False
-        if wrong:
-            self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+        if wrong and key.match_kind == "lpm" and isinstance(keyset.value, ir.KeyMask):
+            what = "a mask in a key of match kind lpm has ones, and behind them zeros"
+            self.reporter.error(keyset.at, what, "write ternary in the key for any mask")
+        elif wrong:
+            form = "mask" if isinstance(keyset.value, ir.KeyMask) else "range"
+            self.reporter.error(keyset.at, f"a {form} cannot stand in a key of match kind {key.match_kind}")
 
 
 def _as_compared(value: object, width: int) -> object:

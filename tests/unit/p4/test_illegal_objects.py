@@ -425,8 +425,25 @@ def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNames
     inner = f"control Q(inout metadata_t m) {{ apply {{ {CHECKSUM % 'update'} }} }} control I("
     text = text.replace("control I(", inner).replace("register<", "Q() q; register<")
     text = text.replace("seen.write(1, 1);", "seen.write(1, 1); q.apply(m);")
-    with pytest.raises(CompileError, match="update_checksum is called in ingress; it stands only in compute"):
+    with pytest.raises(
+        CompileError, match="update_checksum is called in ingress; it stands only in compute"
+    ) as told:
         p4.compile_text(text)
+    assert "hint: that is block 5 of V1Switch(...)" in str(told.value)
+
+
+def test_dropping_is_not_called_drop(p4: SimpleNamespace) -> None:
+    with pytest.raises(CompileError, match="unknown action or function drop") as told:
+        p4.compile_text(MIRROR.replace("seen.write(1, 1);", "drop();"))
+    assert "hint: write mark_to_drop(...), with the standard metadata" in str(told.value)
+
+
+def test_a_size_that_is_no_constant_is_told_as_such_whatever_its_type(p4: SimpleNamespace) -> None:
+    text = MIRROR.replace("struct metadata_t { }", "struct metadata_t { bit<16> sum; }")
+    i = text.index("register<")
+    with pytest.raises(CompileError, match="argument size must be known at compile time") as told:
+        p4.compile_text(f"{text[:i]}register<bit<8>>(m.sum) more; {text[i:]}")
+    assert "hint: cast" not in str(told.value)
 
 
 def test_a_meter_gives_its_colour_as_a_number(p4: SimpleNamespace) -> None:
