@@ -128,6 +128,8 @@ class Layouts:
             if len(parts) not in (2, 3):
                 raise field.fault("was expected to be a name, a width and whether it is signed")
             label = parts[0].text()
+            if label.isdecimal():
+                raise parts[0].fault(f"is {label}; the name of a field begins with a letter or _")
             if label in columns:
                 raise parts[0].fault(f"is {label}, which stands there twice")
             if parts[1].value == "*":

@@ -10,6 +10,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "header_types" to "he
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nicemu.pipeline import ARCHITECTURES, ir
@@ -322,9 +323,12 @@ class Places:
         parts = self._parts[is_metadata]
         if name in parts:
             raise item["name"].fault(f"is {name}, which stands there twice")
-        parts[name] = ir.Field(name, kind)
+        label = re.sub(r"[^\w.$]", "_", name)  # the IR's names have no brackets
+        while any(part.name == label for part in parts.values()):
+            label += "_"
+        parts[name] = ir.Field(label, kind)
         owner = ir.METADATA if is_metadata else ir.HEADERS
-        return ir.Member(ir.Name(owner, ir.Named(owner)), name, kind)
+        return ir.Member(ir.Name(owner, ir.Named(owner)), label, kind)
 
 
 def _element(stack: ir.Expression, place: int, kind: ir.Named) -> ir.Expression:

@@ -169,11 +169,11 @@ class Scope:
         name, size = item["name"].text(), item["max_size"].number(0, MAX_SIZE)
         selector = item.get("selector")
         if selector is None:
-            self.externs.append(ir.ExternInstance(name, "action_profile", (size,)))
+            self._add_extern(item, "action_profile", (size,))
             return name, ()
         algorithm = ALGORITHMS.index(selector["algo"].choice(ALGORITHMS))
         keys = tuple(self.plain.key(_data(key)) for key in selector["input"].items())
-        self.externs.append(ir.ExternInstance(name, "action_selector", (algorithm, size, 32)))
+        self._add_extern(item, "action_selector", (algorithm, size, 32))
         return name, keys
 
     def _record(self, name: str, items: Sequence[Json]) -> ir.Expression:
@@ -208,7 +208,7 @@ class Scope:
         for item in document.list("counter_arrays"):
             name = item["name"].text()
             if _is_direct(item):
-                self.externs.append(ir.ExternInstance(name, "direct_counter", (_COUNTS_BOTH,)))
+                self._add_extern(item, "direct_counter", (_COUNTS_BOTH,))
                 self.direct_counters[item["binding"].text()] = name
             else:
                 self._array(item, "counter", (item["size"].number(0, MAX_SIZE), _COUNTS_BOTH))
@@ -224,7 +224,7 @@ class Scope:
             if not target.width_bits or isinstance(target.expression.type, ir.ErrorCode):
                 raise item["result_target"].fault("is no number; a field for the colour was expected")
             kind = ir.Bits(target.width_bits)
-            self.externs.append(ir.ExternInstance(name, "direct_meter", (units,), (kind,)))
+            self._add_extern(item, "direct_meter", (units,), (kind,))
             self.direct_meters[item["binding"].text()] = DirectMeter(name, target)
         for item in document.list("register_arrays"):
             kind = ir.Bits(item["bitwidth"].number(1, ir.MAX_WIDTH_BITS))
@@ -236,8 +236,15 @@ class Scope:
     def _array(
         self, item: Json, extern: str, arguments: tuple[int, ...], types: tuple[ir.Type, ...] = ()
     ) -> None:
+        self._arrays[extern].add(item["name"].text())
+        self._add_extern(item, extern, arguments, types)
+
+    def _add_extern(
+        self, item: Json, extern: str, arguments: tuple[int, ...], types: tuple[ir.Type, ...] = ()
+    ) -> None:
         name = item["name"].text()
-        self._arrays[extern].add(name)
+        if any(known.name == name for known in self.externs):
+            raise item["name"].fault(f"is {name}, which another array or action profile is called")
         self.externs.append(ir.ExternInstance(name, extern, arguments, types))
 
 

@@ -76,6 +76,9 @@ class Tables:
             default = self._listed(entry["action_id"], uses)
             data = self._data(entry, default)
         keys = tuple(self._key(key) for key in item["key"].items())
+        for place, one in enumerate(keys):
+            if any(other.name == one.name for other in keys[:place]):
+                raise item["key"].items()[place].fault(f"is called {one.name}, as another key is")
         _refuse_ranked_prefixes(item, keys)
         self._tables[name] = _Table(item, keys, uses, default, data, only_default)
 
@@ -186,9 +189,6 @@ class Tables:
     def _table(self, name: str, table: _Table) -> ir.Table:
         item = table.item
         entries = item.list("entries")
-        priorities = [entry["priority"].number() if entry.get("priority") else 0 for entry in entries]
-        has_priority = any(key.match_kind.has_priority for key in table.keys)
-        largest = max(priorities, default=0)
         entry = item.get("default_entry")
         consts = [entry.get(key) for key in ("action_const", "action_entry_const")] if entry else []
         meter = self._scope.direct_meters.get(name)
@@ -221,11 +221,7 @@ class Tables:
             ir.ActionCall(table.default.name, table.default_data),
             max(item["max_size"].number(0, MAX_TABLE_SIZE), len(entries), 1),
             any(const is not None and const.flag() for const in consts),
-            tuple(
-                self._entry(given, table, largest + 1 - priority if has_priority else 0)
-                for given, priority in zip(entries, priorities, strict=True)
-                if not any(map(_is_empty, given["match_key"].items()))
-            ),
+            self._entries(table),
             bool(entries),
             profile=profile,
             selector_keys=selector_keys,
@@ -233,6 +229,22 @@ class Tables:
             meter=meter.name if meter is not None else "",
             idle_timeout=timeout is not None and timeout.flag(),
         )
+
+    def _entries(self, table: _Table) -> tuple[ir.Entry, ...]:
+        """Return the entries that the file gives a table, without those that match nothing."""
+        items = table.item.list("entries")
+        priorities = [item["priority"].number() if item.get("priority") else 0 for item in items]
+        has_priority = any(key.match_kind.has_priority for key in table.keys)
+        largest = max(priorities, default=0)
+        entries: dict[tuple[tuple[ir.Keyset, ...], int], tuple[int, ir.Entry]] = {}
+        for place, (item, priority) in enumerate(zip(items, priorities, strict=True)):
+            if any(map(_is_empty, item["match_key"].items())):
+                continue
+            entry = self._entry(item, table, largest + 1 - priority if has_priority else 0)
+            first, _ = entries.setdefault((entry.keysets, entry.priority), (place, entry))
+            if first != place:
+                raise item.fault(f"matches just what entries[{first}] does")
+        return tuple(entry for _, entry in entries.values())
 
     def _entry(self, item: Json, table: _Table, priority: int) -> ir.Entry:
         matches = item["match_key"].items(len(table.keys))

@@ -145,6 +145,14 @@ def with_type(*fields: list[Any], **more: Any) -> Node:  # noqa: ANN401
     ("document", "message"),
     [
         (with_type(["a", 7]), "$.header_types[4] is 7 bits long; a header has whole bytes"),
+        (with_type(["0", 8]), "fields[0][0] is 0; the name of a field begins with a letter"),
+        (
+            program(
+                register_arrays=[{"name": "x", "id": 0, "bitwidth": 8, "size": 4}],
+                counter_arrays=[{"name": "x", "id": 0, "is_direct": False, "size": 4}],
+            ),
+            "$.register_arrays[0].name is x, which another array or action profile is called",
+        ),
         (with_type(["a", 0]), "fields[0][1] is 0; a number from 1 to 4096 was expected"),
         (with_type(["a", 9999]), "fields[0][1] is 9999; a number from 1 to 4096 was expected"),
         (with_type(["a", 8], ["a", 8]), "fields[1][0] is a, which stands there twice"),
@@ -201,6 +209,17 @@ def test_odd_names_are_kept_apart() -> None:
     names = [item.name for item in load_bmv2_text(text).program.headers]
     assert names == ["standard_metadata_t.2", "headers.2"]
     assert load_bmv2_text(text).program.parser.start == "accept.2"
+
+
+def test_a_header_that_is_no_element_may_be_called_like_one() -> None:
+    document = program()
+    document["headers"] += [
+        {"name": name, "id": 50 + place, "header_type": "tag_t", "metadata": False}
+        for place, name in enumerate(("lone[0]", "lone_0_"))
+    ]
+    loads_or_refuses(json.dumps(document))
+    headers = next(item for item in load(document).program.structs if item.name == "headers")
+    assert [part.name for part in headers.fields if part.name.startswith("lone")] == ["lone_0_", "lone_0__"]
 
 
 def test_a_pipeline_of_thousands_of_steps_is_no_recursion() -> None:

@@ -418,6 +418,14 @@ def test_keys_of_several_kinds_stand_in_one_table() -> None:
         ({"entries": [const({"match_type": "exact", "key": "-0x01"}, port=1)]}, "BMv2 takes no sign here"),
         ({"entries": [const(port=1)]}, "has 0 items; 1 were expected"),
         (
+            {"entries": [const({"match_type": "exact", "key": "0x7"}, port=port) for port in (1, 2)]},
+            "entries[1] matches just what entries[0] does",
+        ),
+        (
+            {"key": [key("exact", "h", "kind", "k"), key("exact", "h", "value", "k")]},
+            "key[1] is called k, as another key is",
+        ),
+        (
             {"match_type": "ternary", "key": [key("lpm", "h", "kind", "k")]},
             "match_type is not supported by nicemu yet: priorities of entries whose keys are lpm",
         ),
