@@ -201,8 +201,8 @@ def member(
             objects.delete_member(name, number)
         elif action is None:
             rows = [
-                {"member": key, "action": call.action, "parameters": list(call.parameters)}
-                for key, call in objects.members(name).items()
+                {"member": key, "action": call["name"], "parameters": call["parameters"]}
+                for key, call in objects.shown_members(name).items()
                 if number in (None, key)
             ]
             _require_found(rows, "member", number)
@@ -350,4 +350,6 @@ def _print_rows(rows: list[dict[str, object]], as_json: bool, columns: tuple[str
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={text}" for name, text in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else value

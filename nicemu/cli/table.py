@@ -232,6 +232,9 @@ def _write(
 
     with _client(nic) as client:
         schema = _named(name, client.tables(), "the program", "table")
+        if "=" in action and _choice(action) is None:
+            instead = ", or member=N or group=N," if schema.has_profile else ""
+            raise click.UsageError(f"{action!r} found; the action{instead} stands before keys and parameters")
         choice, rank = _choice(action), _priority(schema, priority)
         if choice is not None:
             keys, _ = _divided(given, [key.name for key in schema.keys], [])

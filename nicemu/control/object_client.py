@@ -18,6 +18,7 @@ from .byte_string import encode_bytes
 from .count_message import fill_count, fill_meter, meter_of_message
 from .data_message import fill_data, member_value, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
+from .entry_text import call_json
 from .messages import DELETE, INSERT, MODIFY, Message, messages, within_fields
 from .schema import Schema, parameter_of
 from .value_text import parse_match, parse_signed, parse_value
@@ -83,11 +84,26 @@ class ObjectClient:
         among = [item for item in self.all() if item.kind in kinds]
         found = [item for item in among if item.name == name]
         found = found or [item for item in among if item.name.endswith(f".{name}")]
+        if not found and (bound := self._bound_to_table(name)):
+            raise UsageError(bound)
         if len(found) != 1:
             have = ", ".join(item.name for item in found or among) or "none"
             count = "several" if found else "no"
             raise UsageError(f"the program has {count} {' or '.join(kinds)} {name}; it has {have}")
         return found[0]
+
+    def _bound_to_table(self, name: str) -> str:
+        """Return where to find a direct counter or meter of a name, "" where there is none."""
+        info = self._schema().p4info
+        for kind, items, shown in (
+            ("counter", info.direct_counters, "`nicemu table list` shows"),
+            ("meter", info.direct_meters, "`nicemu table list --json` shows, and `table apply` sets"),
+        ):
+            for item in items:
+                if item.name == name or item.name.endswith(f".{name}"):
+                    table = self._schema().table_of_id(item.table_id).name
+                    return f"{item.name} is the direct {kind} of table {table}: {shown} it with the entries"
+        return ""
 
     # Arrays
 
@@ -193,6 +209,13 @@ class ObjectClient:
             call = ir.ActionCall(action.name, parameters_of_message(member.action, action))
             found[member.member_id] = call
         return found
+
+    @within_fields
+    def shown_members(self, profile: str) -> dict[int, dict[str, Any]]:
+        """Return the members of an action profile as JSON has them: name, and parameters by their names."""
+        schema = self._schema()
+        calls = self.members(profile).items()
+        return {number: call_json([schema.action_named(call.action)], call) for number, call in calls}
 
     @within_fields
     def set_member(

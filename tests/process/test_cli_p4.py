@@ -134,9 +134,25 @@ def test_entries_name_members_and_groups(nicemu: Cli, engine: Engine) -> None:
     assert json.loads(nicemu("p4", "group", "ways", "--json").stdout) == [
         {"group": 3, "members": ["1:1", "2:3"]}
     ]
-    assert [item["member"] for item in json.loads(nicemu("p4", "member", "ways", "--json").stdout)] == [1, 2]
+    assert json.loads(nicemu("p4", "member", "ways", "--json").stdout) == [
+        {"member": 1, "action": "I.send", "parameters": {"port": "5"}},
+        {"member": 2, "action": "I.send", "parameters": {"port": "6"}},
+    ]
+    assert "port=6" in nicemu("p4", "member", "ways", "2").stdout
+    code, output = refused("table", "add", "way", "flow=7", "group=3")
+    assert (code, "the action, or member=N or group=N, stands before keys and parameters" in output) == (
+        2,
+        True,
+    )
     code, output = refused("p4", "member", "ways", "1", "--delete")
     assert (code, "member 1 is used by a group or an entry" in output) == (1, True)
+
+
+def test_a_direct_counter_or_meter_is_read_with_the_entries_of_its_table(nicemu: Cli) -> None:
+    code, output = refused("p4", "read", "hits")
+    assert (code, "I.hits is the direct counter of table I." in output) == (1, True)
+    code, output = refused("p4", "write", "marks", "0")
+    assert (code, "`table apply` sets it with the entries" in output) == (1, True)
 
 
 def test_a_table_that_was_listed_is_applied_again(nicemu: Cli, engine: Engine, tmp_path: Path) -> None:
