@@ -26,7 +26,7 @@ class Bmv2Error(ProtocolError):
     """A BMv2 JSON program that cannot be taken: where the fault is, what was found, what was expected."""
 
     def __init__(self, name: str, path: str, sentence: str) -> None:
-        self.path = path
+        self.name, self.path = name, path
         super().__init__(f"{name} {sentence}" if path == ROOT else f"{name}: {path} {sentence}")
 
 

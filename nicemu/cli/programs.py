@@ -19,7 +19,7 @@ from .progress import Progress, is_terminal
 from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
-    from nicemu.bmv2 import Loaded
+    from nicemu.bmv2 import Bmv2Error, Loaded
     from nicemu.control import Texts
     from nicemu.p4 import Compiled, Diagnostic
     from nicemu.pipeline import Engine, Program
@@ -312,14 +312,31 @@ def _compile_errors(places: Sequence[Path] | None = None) -> Iterator[None]:
     try:
         yield
     except ProtocolError as error:
+        from nicemu.bmv2 import Bmv2Error
         from nicemu.p4 import CompileError
 
+        if isinstance(error, Bmv2Error) and places is not None:
+            print_json({"diagnostics": [_document_json(error, places)]})
         if not isinstance(error, CompileError):
             raise
         click.echo(str(error), err=True)
         if places is not None:
             print_json({"diagnostics": _diagnostics_json(error.diagnostics, places)})
         raise click.exceptions.Exit(1) from error
+
+
+def _document_json(error: Bmv2Error, places: Sequence[Path]) -> dict[str, object]:
+    """Return the fault of a JSON document as those of P4 are told: it has a path, and no line."""
+    path = next((str(folder / error.name) for folder in places if os.path.isfile(folder / error.name)), None)
+    where = {"line": 1, "column": 1, "length": 0}
+    return {
+        "severity": "error",
+        "file": error.name,
+        "path": path,
+        **where,
+        "message": str(error),
+        "hint": None,
+    }
 
 
 def _places(program: Path, includes: Sequence[Path]) -> list[Path]:

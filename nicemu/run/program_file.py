@@ -25,12 +25,16 @@ def read_program(
     """Return the program in a file: P4-16, what p4c-bm2-ss made of it (BMv2 JSON), or what `nicemu compile`
     did (--emit ir).
 
-    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read or holds IR that cannot run, or as
-    `compile_program`.
+    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read or holds IR that cannot run, for
+    `defines` of a file that is compiled already, or as `compile_program`.
     """
     from nicemu.bmv2 import Loaded, is_bmv2, load_bmv2
 
     if is_bmv2(path):
+        if defines:
+            raise UsageError(
+                f"{path.name} is compiled already: {next(iter(defines))} cannot be defined in it"
+            )
         text = _ir_in(path)
         if text is None:
             return load_bmv2(path)

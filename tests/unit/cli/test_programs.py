@@ -108,6 +108,10 @@ def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
     path.write_text('{"__meta__": {"version": [2, 23]}}')
     result = nicemu("compile", str(path))
     assert (result.exit_code, result.stderr) == (1, "Error: router.json has no parsers\n")
+    (told,) = json.loads(nicemu("compile", str(path), "--json").stdout)["diagnostics"]
+    assert (told["path"], told["message"]) == (str(path), "router.json has no parsers")
+    result = nicemu("compile", str(path), "-D", "SIZE=4")
+    assert "router.json is compiled already: SIZE cannot be defined in it" in result.stderr
 
 
 def test_the_emitted_p4info_is_the_message_of_that_name(nicemu: Cli) -> None:
