@@ -190,6 +190,9 @@ class ConversionChecker(TypeChecker):
 
     def _convert_list(self, node: syntax.Expression, wanted: CompositeType, what: str) -> bool:
         assert isinstance(node, syntax.ListValue)
+        if wanted.kind == "header_union":
+            self.reporter.error(node.at, f"{wanted} cannot be made of a list", "assign to one of its headers")
+            return False
         if node.names is not None:
             if wanted.kind in ("tuple", "array"):
                 self.reporter.error(node.at, f"{wanted} has no names for its values", "remove them")
@@ -213,9 +216,6 @@ class ConversionChecker(TypeChecker):
             self.reporter.error(
                 node.at, f"{what} has {len(node.items)} values; {wanted} has {len(wanted.fields)} {parts}"
             )
-            return False
-        if wanted.kind == "header_union":
-            self.reporter.error(node.at, f"{wanted} cannot be made of a list", "assign to one of its headers")
             return False
         names = list(node.names or wanted.fields)
         for name in wanted.fields if node.rest else ():

@@ -291,8 +291,9 @@ class _Lowering(TableLowering):
                 with self._sharing(inner, statement.call):
                     into, back = self._passed(inner, statement.call)
                     body += (*into, *self._locals(inner))
-                    yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
-                    yield from self._states(inner, f"{behind}.", behind)
+                    within = f"{behind}.{inner.name.rpartition('.')[2]}."
+                    yield ir.State(name, tuple(body), ir.Goto(f"{within}start"))
+                    yield from self._states(inner, within, behind)
                 name, body = behind, back
             elif isinstance(statement, syntax.IfStatement) and any(map(_applied, _inside(statement))):
                 for turn, arm in enumerate(statement.arms):

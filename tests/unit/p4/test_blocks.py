@@ -298,6 +298,13 @@ def test_a_parser_is_applied_inside_another(p4: SimpleNamespace, frame: str, exp
     assert (verdict.drop_reason or verdict.frame.hex()) == expected
 
 
+def test_states_of_a_parser_inside_another_are_called_by_its_instance(p4: SimpleNamespace) -> None:
+    states = """Inner() inner;
+    state start { inner.apply(packet, headers.tag, m.mark); transition accept; }"""
+    names = [state.name for state in p4.compile(top=PARSERS, states=states).program.parser.states]
+    assert names == ["start", "start.0.inner.start", "start.0.inner.more", "start.0"]
+
+
 def test_generic_parsers_and_constructor_arguments(p4: SimpleNamespace) -> None:
     top = """parser Any<T>(packet_in p, out T h)(bit<8> n) {
         state start { p.extract(h); transition select(n) { 1: accept; default: reject; } }

@@ -368,7 +368,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {
             "types": "header_union u_t { tag_t t; }",
             "members": "u_t u;",
-            "apply": "headers.u = { headers.tag };",
+            "apply": "headers.u = { 1, 2, 3 };",
         },
         "header_union u_t cannot be made of a list",
     ),
