@@ -89,7 +89,7 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = self._place_hint(node) or _ELSEWHERE.get(node.name, "")
+            hint = self._place_hint(node) or ("" if what == "value" else _ELSEWHERE.get(node.name, ""))
             hint = hint or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
             hint = hint or (self._value_hint(node.name, scope) if what == "value" else "")
@@ -139,16 +139,11 @@ class NameChecker:
             return did_you_mean(name, scope.visible())
         callable_names = []
         for word in sorted(scope.visible()):
-            symbol = scope.find(word)
-            if isinstance(symbol, ActionSymbol | FunctionSymbol):
-                callable_names.append(word)
-            kind = (
-                symbol.type.symbol
-                if isinstance(symbol, Variable) and isinstance(symbol.type, ExternType)
-                else None
-            )
-            if kind is not None and any(method.name == name for method in kind.declaration.methods):
-                return f"{name} is a method of {kind.name}: {word}.{name}(...)"
+            match scope.find(word):
+                case ActionSymbol() | FunctionSymbol():
+                    callable_names.append(word)
+                case Variable(type=ExternType(symbol=kind)) if name in _methods(kind):
+                    return f"{name} is a method of {kind.name}: {word}.{name}(...)"
         if name == "drop" and "mark_to_drop" in callable_names:
             return "write mark_to_drop(...), with the standard metadata"
         return did_you_mean(name, callable_names)
@@ -202,3 +197,7 @@ class _InnerScope:
 
     def __exit__(self, *_: object) -> None:
         self._checker.scope = self._outer
+
+
+def _methods(kind: ExternSymbol) -> set[str]:
+    return {method.name for method in kind.declaration.methods}
