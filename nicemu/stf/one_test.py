@@ -129,7 +129,8 @@ def _broken(program: Path, error: Exception) -> Diagnostic:
 
 
 def _at_the_start(file: Path, message: str, hint: str = "") -> Diagnostic:
-    return Diagnostic(Severity.ERROR, Location(SourceFile(file.name, ()), 1, 1), message, hint)
+    told = message.removeprefix(f"{file}: ").removeprefix(f"{file.name}: ")  # its place says it
+    return Diagnostic(Severity.ERROR, Location(SourceFile(file.name, ()), 1, 1), told, hint)
 
 
 def _text(path: Path) -> str:
