@@ -22,33 +22,44 @@ _Path: TypeAlias = tuple[str, ...]
 """The place of a variable, and the names of the structs' fields that lead from there."""
 
 _STORED = ("out", "inout")
-_GIVE = (
+_CALLED = (
     CallKind.SIZE,
     CallKind.IS_VALID,
+    CallKind.ROUTINE,
     CallKind.EXTERN_FUNCTION,
     CallKind.EXTERN_METHOD,
     CallKind.PACKET,
 )
+"""Calls that have a value, and change no variable but what they are given as `out` or `inout`."""
 
 
 def shared_parameters(block: BlockSymbol, calls: Sequence[syntax.Call]) -> dict[str, syntax.Expression]:
     """Return the arguments that parameters of a block are in all of some calls, by the places of these."""
     shared: dict[str, syntax.Expression] = {}
-    if not calls or not all(_is_plain(call.arguments) for call in calls):
+    if not calls:
         return shared
+    stored: list[syntax.Expression] = []
+    for call in calls:
+        targets = _stored_by(call.arguments)
+        if targets is None:
+            return shared
+        stored += targets
     paths = [[_path(argument) for argument in call.arguments] for call in calls]
     roots = [{_root(call.arguments[place]) for call in calls} for place in range(len(block.parameters))]
     for place, parameter in enumerate(block.parameters):
         if parameter.variable is None or isinstance(parameter.type, ExternType):
             continue
         ways = {each[place] for each in paths}
-        if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], roots, block.parameters):
+        if ways == {()} or len(ways) > 1 or any(_leads_to(target, paths[0][place]) for target in stored):
+            continue
+        if _is_alone(place, paths[0], roots, block.parameters):
             shared[parameter.variable.place] = calls[0].arguments[place]
     return shared
 
 
-def _is_plain(arguments: Sequence[syntax.Expression]) -> bool:
-    """Return whether the arguments only read: none changes what another is."""
+def _stored_by(arguments: Sequence[syntax.Expression]) -> list[syntax.Expression] | None:
+    """Return what evaluating arguments stores into, None where that may be anything."""
+    stored: list[syntax.Expression] = []
     pending = list(arguments)
     while pending:
         node = pending.pop()
@@ -69,22 +80,27 @@ def _is_plain(arguments: Sequence[syntax.Expression]) -> bool:
                 pending += (node.condition, node.yes, node.no)
             case syntax.ListValue():
                 pending += node.items
-            case syntax.Call() if _only_gives(node.symbol):
+            case syntax.Call(symbol=CallTarget(kind=kind)) if kind in _CALLED:
+                given = zip(node.arguments, _directions(node.symbol), strict=False)
+                stored += [argument for argument, direction in given if direction in _STORED]
                 pending += node.arguments
                 if isinstance(node.callee, syntax.MemberRef):
                     pending.append(node.callee.base)
             case _:
-                return False
-    return True
+                return None
+    return stored
 
 
-def _only_gives(target: object) -> bool:
-    """Return whether a call changes no variable: it has a value, and all that it takes is `in`."""
-    if not isinstance(target, CallTarget):
-        return False
+def _directions(target: CallTarget) -> Sequence[str]:
     if target.kind is CallKind.ROUTINE:
-        return all(parameter.direction not in _STORED for parameter in target.subject.parameters)
-    return target.kind in _GIVE and not any(direction in _STORED for direction in target.directions)
+        return [parameter.direction for parameter in target.subject.parameters]
+    return target.directions
+
+
+def _leads_to(target: syntax.Expression, path: _Path) -> bool:
+    """Return whether what is stored into is a part of what a path leads to, or the other way round."""
+    way = _path(target)
+    return path[: len(way)] == way[: len(path)] if way else _root(target) == path[0]
 
 
 def _path(node: syntax.Expression) -> _Path:

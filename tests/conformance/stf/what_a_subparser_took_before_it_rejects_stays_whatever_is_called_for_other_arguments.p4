@@ -5,9 +5,12 @@
 
 header data_t { bit<8> a; bit<8> b; }
 struct headers_t { data_t first; data_t second; data_t third; }
-struct metadata_t { bit<8> mark; }
+struct metadata_t { bit<8> count; }
 
-bit<32> twice(in bit<32> number) { return 2 * number; }
+bit<32> twice(in bit<32> number, inout bit<8> count) {
+    count = count + 1;
+    return 2 * number;
+}
 
 parser Inner(packet_in packet, out data_t taken, in bool given, in bit<32> length, in bit<8> ahead) {
     state start {
@@ -19,11 +22,11 @@ parser Inner(packet_in packet, out data_t taken, in bool given, in bit<32> lengt
     }
 }
 
-parser Middle(packet_in packet, out data_t first, out data_t second) {
+parser Middle(packet_in packet, out data_t first, out data_t second, inout bit<8> count) {
     Inner() inner;
     state start {
         packet.extract(first);
-        inner.apply(packet, second, first.isValid(), twice(packet.length()), packet.lookahead<bit<8>>());
+        inner.apply(packet, second, first.isValid(), twice(packet.length(), count), packet.lookahead<bit<8>>());
         transition accept;
     }
 }
@@ -31,7 +34,7 @@ parser Middle(packet_in packet, out data_t first, out data_t second) {
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     Middle() middle;
     state start {
-        middle.apply(packet, headers.first, headers.second);
+        middle.apply(packet, headers.first, headers.second, meta.count);
         packet.extract(headers.third);
         transition accept;
     }
@@ -44,7 +47,7 @@ control Verification(inout headers_t headers, inout metadata_t meta) {
 control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     apply {
         standard.egress_spec = 1;
-        headers.first.b = headers.first.b + 1;
+        headers.first.b = headers.first.b + meta.count;
         headers.second.b = headers.second.b + 1;
         headers.third.b = headers.third.b + 1;
     }
