@@ -109,9 +109,12 @@ class TableLowering(StatementLowering):
             case syntax.SliceRef() if node.low.value is not None:
                 kind = self._types.of(node.type)
                 return ir.Slice(self._key(node.base), node.high.value, node.low.value, kind)
-            case syntax.BinaryOp(op="&") if node.right.value is not None and node.value is None:
-                kind = self._types.of(node.type)
-                return ir.Binary("&", self._key(node.left), self._value(node.right), kind)
+            case syntax.BinaryOp(op="&") if node.value is None and _mask_in(node) is not None:
+                mask = _mask_in(node)
+                sides = [
+                    self._value(side) if side is mask else self._key(side) for side in (node.left, node.right)
+                ]
+                return ir.Binary("&", sides[0], sides[1], self._types.of(node.type))
         return self._value(node)
 
     def _action_ref(self, element: syntax.ActionElement) -> ir.ActionRef:
@@ -151,6 +154,11 @@ def _header_of(node: syntax.Expression) -> syntax.Expression | None:
         if isinstance(node.type, CompositeType) and node.type.header:
             return node if _is_fixed(node) else None
     return None
+
+
+def _mask_in(node: syntax.BinaryOp) -> syntax.Expression | None:
+    """Return the side of an & that is known at compile time."""
+    return next((side for side in (node.right, node.left) if side.value is not None), None)
 
 
 def _is_fixed(node: syntax.Expression) -> bool:

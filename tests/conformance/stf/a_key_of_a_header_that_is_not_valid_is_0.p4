@@ -16,6 +16,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     table whole { key = { h.more[0].a: exact; } actions = { tell; } const default_action = tell(0); }
     table part { key = { h.more[0].a[3:0]: exact @name("low"); } actions = { tell; } const default_action = tell(0); }
     table masked { key = { h.more[0].a & 0xf0: ternary @name("high"); } actions = { tell; } const default_action = tell(0); }
+    table mirrored { key = { 0xf0 & h.more[0].a: exact @name("top"); } actions = { tell; } const default_action = tell(0); }
     table computed { key = { h.more[0].a + 1: exact @name("next"); } actions = { tell; } const default_action = tell(0); }
     apply {
         if (h.first.a == 1) h.more[0].setInvalid();
@@ -24,6 +25,8 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         part.apply();
         h.first.a = h.first.a + m.seen;
         masked.apply();
+        h.first.a = h.first.a + m.seen;
+        mirrored.apply();
         h.first.a = h.first.a + m.seen;
         computed.apply();
         h.first.b = m.seen;
