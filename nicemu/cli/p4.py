@@ -71,7 +71,7 @@ def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
     if as_json:
         print_json([{"index": place.index, "value": place.value} for place in places])
     else:
-        print_table(*_columns(places), found.name)
+        print_table(*_columns(places, found.kind == "register"), found.name)
 
 
 @p4.command("write", context_settings={"ignore_unknown_options": True})  # -4 is a value
@@ -316,15 +316,20 @@ def _texts(member: Iterable[Any]) -> list[str]:
     return [matches_text((match,)) for match in member]
 
 
-def _columns(places: list[Place]) -> tuple[list[str], list[list[object]]]:
-    """Return the columns and rows of what an array holds."""
+def _columns(places: list[Place], is_register: bool) -> tuple[list[str], list[list[object]]]:
+    """Return the columns and rows of what an array holds; numbers of a register as they are written."""
+
+    def shown(value: object) -> object:
+        is_number = is_register and isinstance(value, int) and not isinstance(value, bool)
+        return str(value) if is_number else value
+
     fields = next((list(place.value) for place in places if isinstance(place.value, Mapping)), None)
     if fields is None:
-        return ["index", "value"], [[place.index, place.value] for place in places]
+        return ["index", "value"], [[place.index, shown(place.value)] for place in places]
     rows: list[list[object]] = []
     for place in places:
         values = place.value if isinstance(place.value, Mapping) else {}
-        rows.append([place.index, *(values.get(name) for name in fields)])
+        rows.append([place.index, *(shown(values.get(name)) for name in fields)])
     return ["index", *fields], rows
 
 

@@ -345,12 +345,14 @@ def _entries(client: P4RuntimeClient, schema: TableSchema) -> list[ReadEntry]:
 def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
     columns = [f"{key.name} ({key.match_kind})" for key in schema.keys]
     columns += [*(["priority"] if schema.has_priority else []), "action", "hits"]
+    columns += ["bytes"] if schema.has_counter else []
     rows = []
     for item in entries:
         row: list[object] = [*_key_cells(schema, item)]
         if schema.has_priority:
             row.append(None if item.default else item.entry.priority)
-        rows.append([*row, _call_text(schema, item), item.hits])
+        counts = [item.hits, item.hit_bytes] if schema.has_counter else [item.hits]
+        rows.append([*row, _call_text(schema, item), *counts])
     count = len(entries) - 1
     title = f"{schema.name}: {count} of {schema.info.size} entries"
     print_table(columns, rows, title)
@@ -375,6 +377,7 @@ def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, obje
                 **entry_json(schema.keys, schema.actions, item.entry),
                 "const": item.const,
                 "hits": item.hits,
+                **({"bytes": item.hit_bytes} if schema.has_counter else {}),
                 **_meter_json(item),
             }
             for item in entries

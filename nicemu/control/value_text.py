@@ -103,9 +103,12 @@ def parse_match(
         if dots:
             low = parse_value(low_text, width_bits, what, kind)
             high = parse_value(high_text, width_bits, what, kind)
-            if low > high and low_text.strip().startswith("-") and not high_text.strip().startswith("-"):
+            has_sign = text.startswith("-") or high_text.strip().startswith("-")
+            half = 1 << width_bits - 1 if has_sign else 0  # bits are taken in their own order
+            first, last = (low ^ half) - half, (high ^ half) - half
+            if first < 0 <= last:
                 raise illegal(f"{what}: the range {text} goes over 0; write an entry to -1, and one from 0")
-            if low > high:
+            if first > last:
                 raise illegal(f"{what}: the range {text} is empty; write the smaller number first")
             return Range(low, high)
         number = parse_value(value, width_bits, what, kind)

@@ -21,7 +21,7 @@ from .check_names import Declared
 from .check_packages import PackageChecker
 from .constants import some_constant, some_number
 from .control_names import check_attached, check_control_names, check_direct_meters
-from .diagnostics import Location, Reporter
+from .diagnostics import Location, Reporter, SourceFile
 from .symbols import (
     WITHOUT_DIRECTION,
     ActionSymbol,
@@ -94,7 +94,7 @@ class Checker(PackageChecker):
                 self._for_itself(block)
         annotations = self._check_main(declarations, end)
         package = package_info(annotations, self.reporter)
-        self._warn_of_unused()
+        self._warn_of_unused(end.source)
         roles = self.architecture.roles
         needed = 1 + sum(not role.is_optional for role in roles)
         if not needed <= len(self._main) <= 1 + len(roles):
@@ -141,10 +141,13 @@ class Checker(PackageChecker):
         self.evaluate_annotations(annotations)
         return annotations
 
-    def _warn_of_unused(self) -> None:
-        """Warn of the blocks that main does not reach; a fault may be why it does not."""
+    def _warn_of_unused(self, source: SourceFile) -> None:
+        """Warn of the blocks of the program's own file that main does not reach; a fault may be why it does
+        not. Those of files that it includes are for whoever wants them.
+        """
         for block in self._blocks:
-            if not block.used and self._main and not self.reporter.failed:
+            is_own = block.declaration.at.source is source
+            if is_own and not block.used and self._main and not self.reporter.failed:
                 kind = block.declaration.kind
                 self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
 

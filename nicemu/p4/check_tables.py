@@ -176,6 +176,11 @@ class TableChecker(MemberChecker):
                 "a selector key means nothing in a table without an action selector",
                 "write implementation = action_selector(...);",
             )
+        if has_selector and not selectors:
+            what = f"table {node.name} has an action selector and no selector key: a group has one member"
+            self.reporter.warning(
+                node.at, f"{what} for all packets", "write key: selector for what is hashed"
+            )
         if profile is not None and has_selector and self.architecture.name == "v1model":
             found = [key.expression for key in selectors]
             block, inputs = self._selected.setdefault(profile, (self.block, found))

@@ -69,7 +69,8 @@ class TableRules:
         for match, key, width in zip(matches, keys, self._widths, strict=True):
             if type(match) is not MATCH_CLASS[key.match_kind]:
                 raise self._illegal(
-                    f"key {key.name} is {key.match_kind.value}; a {type(match).__name__} match was given"
+                    f"key {key.name} is {key.match_kind.value}; "
+                    f"the match given is {type(match).__name__.lower()}"
                 )
             check_match(f"table {self._spec.name}", match, key.name, width)
         if self._has_priority and priority <= 0:

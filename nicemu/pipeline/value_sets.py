@@ -59,7 +59,7 @@ class ValueSet:
                     raise ControlError(
                         P4RuntimeCode.INVALID_ARGUMENT,
                         f"value set {name}: field {part.name} is {part.match_kind.value}; "
-                        f"a {type(match).__name__} match was given",
+                        f"the match given is {type(match).__name__.lower()}",
                     )
                 check_match(f"value set {name}", match, part.name, width_of(part.type))
         self.members = list(members)

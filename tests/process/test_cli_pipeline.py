@@ -149,9 +149,9 @@ def test_a_listing_shows_entries_as_they_are_typed(engine: Engine, nicemu: Cli) 
     nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")
     lines = nicemu("table", "list").stdout.splitlines()
     assert lines[0] == "KvMatch.session: 1 of 4096 entries"
-    assert lines[1].split() == ["headers.kv.session", "(exact)", "action", "hits"]
+    assert lines[1].split() == ["headers.kv.session", "(exact)", "action", "hits", "bytes"]
     call = "KvMatch.fetch_session(manifest_address=0x1000, manifest_bytes=0x40, hits_counter=0x7)"
-    assert lines[3].split() == [f"{SESSION:#x}", *call.split(), "0"]
+    assert lines[3].split() == [f"{SESSION:#x}", *call.split(), "0", "0"]
     assert lines[4].split()[:2] == ["(default)", "NoAction()"]
 
 
@@ -168,6 +168,7 @@ def test_the_same_listing_as_json(engine: Engine, nicemu: Cli) -> None:
             "action": {"name": "KvMatch.fetch_session", "parameters": parameters},
             "const": False,
             "hits": 0,
+            "bytes": 0,
         }
     ]
 

@@ -461,7 +461,7 @@ def test_what_has_another_place_in_the_new_program_goes_by_its_name(
             {"data": "bit<9> port, bit<9> reason", "reason": "reason"},
             "the data of action I.fwd, whose names are port, why, has no place",
         ),
-        ({"keys": "h.h.b: exact; h.h.a: lpm;"}, "was expected|match was given"),
+        ({"keys": "h.h.b: exact; h.h.a: lpm;"}, "was expected|the match given is"),
         (
             {"keys": "h.h.a: exact; m.x: lpm;"},
             "an entry of table I.t, whose keys are h.h.a, h.h.b, has no place",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nicemu.control import parse_match, parse_value
 from nicemu.control.value_text import parse_signed
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary
+from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary, ir
 
 INVALID, OUTSIDE = P4RuntimeCode.INVALID_ARGUMENT, P4RuntimeCode.OUT_OF_RANGE
 
@@ -139,3 +139,13 @@ def test_a_number_of_no_known_type_may_have_a_minus_and_one_bit_be_a_word() -> N
     for text, width_bits in (("-129", 8), ("true", 2)):
         with pytest.raises(ControlError):
             parse_value(text, width_bits)
+
+
+@pytest.mark.parametrize("kind", [None, ir.Bits(8, True)])
+def test_a_range_with_a_minus_is_in_the_order_of_the_numbers(kind: ir.Type | None) -> None:
+    assert parse_match("-5..-1", "range", 8, "key", kind) == Range(251, 255)
+    for text in ("5..-5", "-1..-5"):
+        with pytest.raises(ControlError, match="is empty; write the smaller number first"):
+            parse_match(text, "range", 8, "key", kind)
+    with pytest.raises(ControlError, match="goes over 0; write an entry to -1, and one from 0"):
+        parse_match("-5..5", "range", 8, "key", kind)

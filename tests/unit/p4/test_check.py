@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from nicemu.p4 import CompileError
+from nicemu.p4 import CompileError, compile_program
 
 TABLE = (
     "action a(bit<16> n) { m.mark = n; } "
@@ -255,6 +256,24 @@ def test_what_is_legal_and_probably_not_meant_is_a_warning(
 ) -> None:
     (warning,) = p4.compile(**parts).diagnostics
     assert f"warning: {words}" in warning.render()
+
+
+def test_blocks_of_included_files_are_for_whoever_wants_them(p4: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "library.p4").write_text("control X(inout bit<8> x) { apply { } }\n")
+    (tmp_path / "whole.p4").write_text(
+        p4.source().replace("struct headers_t", '#include "library.p4"\nstruct headers_t')
+    )
+    assert compile_program(tmp_path / "whole.p4").diagnostics == ()
+
+
+def test_a_selector_without_a_key_that_is_hashed_is_probably_not_meant(p4: SimpleNamespace) -> None:
+    parts = """action_selector(HashAlgorithm.crc16, 8, 8) ways;
+        table t { key = { m.mark: exact; %s } actions = { NoAction; } implementation = ways; }"""
+    (warning,) = p4.compile("t.apply();", parts=parts % "").diagnostics
+    assert (
+        "an action selector and no selector key: a group has one member for all packets" in warning.render()
+    )
+    assert not p4.compile("t.apply();", parts=parts % "headers.tag.kind: selector;").diagnostics
 
 
 def test_one_run_reports_every_error_once(p4: SimpleNamespace) -> None:

@@ -153,7 +153,7 @@ def test_a_full_table_refuses_and_a_deletion_makes_room(hand: SimpleNamespace) -
             "number is bit<16>; 0x10000 does not fit",
         ),
         (EXACT, send(1, Exact(-1)), P4RuntimeCode.OUT_OF_RANGE, "does not fit"),
-        (EXACT, send(1, Lpm(0, 0)), P4RuntimeCode.INVALID_ARGUMENT, "is exact; a Lpm match was given"),
+        (EXACT, send(1, Lpm(0, 0)), P4RuntimeCode.INVALID_ARGUMENT, "is exact; the match given is lpm"),
         (EXACT, send(1), P4RuntimeCode.INVALID_ARGUMENT, "0 matches given; it has 1 keys"),
         (
             EXACT,
@@ -178,7 +178,7 @@ def test_a_full_table_refuses_and_a_deletion_makes_room(hand: SimpleNamespace) -
         (LPM, send(1, Lpm(0, 17)), P4RuntimeCode.INVALID_ARGUMENT, "prefix length 17 given; 0 to 16"),
         (TERNARY, send(1, Ternary(3, 1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "outside its mask 0x1"),
         (OPTIONAL, send(1, Optional(1 << 16), priority=1), P4RuntimeCode.OUT_OF_RANGE, "does not fit"),
-        (OPTIONAL, send(1, Exact(1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "a Exact match was given"),
+        (OPTIONAL, send(1, Exact(1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "the match given is exact"),
         (TERNARY, send(1, Ternary(1, 1)), P4RuntimeCode.INVALID_ARGUMENT, "need one above 0, larger wins"),
         (
             TERNARY,
