@@ -21,7 +21,8 @@ def counter() -> None:
 @NIC_OPTION
 @JSON_OPTION
 def list_counters(nic: str | None, as_json: bool) -> None:
-    """List the counters of a NIC: their values, and the deferred work that waits for each.
+    """List the counters that host programs have on a NIC: their values, and the deferred work that waits for
+    each. Those of firmware are its own.
 
     armed: work that fires on this counter. aimed: work that will change it. in_flight: fired work whose
     completion it counts. overflow: the counter has reached its largest value and stays there.
@@ -32,7 +33,7 @@ def list_counters(nic: str | None, as_json: bool) -> None:
     elif described["counters"]:
         print_table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in described["counters"]])
     else:
-        click.echo(f"{described['nic']} has no counter allocated")
+        click.echo(f"{described['nic']} has no counter of a host program")
     if not as_json:
         click.echo(_entries(described))
 

@@ -36,7 +36,7 @@ def test_counter_list_as_json_is_what_the_nic_said(world: World, nicemu: Cli) ->
 
 def test_a_nic_without_counters_is_said_to_have_none(world: World, nicemu: Cli) -> None:
     world.answers["describe"] = world.answers["describe"] | {"counters": []}
-    assert nicemu("counter", "list").stdout.startswith("compute0 has no counter allocated\n")
+    assert nicemu("counter", "list").stdout.startswith("compute0 has no counter of a host program\n")
 
 
 def test_counter_list_and_stats_show_entries_in_use_like_a_real_nic(world: World, nicemu: Cli) -> None:
