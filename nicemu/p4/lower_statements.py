@@ -214,7 +214,7 @@ class StatementLowering(ExpressionLowering):
         if isinstance(node.collection, syntax.RangeSet):
             low, high = self._value(node.collection.low), self._value(node.collection.high)
             place = self._place_of(variable, self._types.of(variable.type))
-            counter = place if isinstance(place, ir.Name) else self._extra(place.type, "for.number")
+            counter = place if isinstance(place, ir.Name) else self._extra(place.type, f"{ir.FOR}.number")
             if counter is not place:
                 body = (ir.Assign(place, counter), *body)
             yield ir.ForRange(counter.name, low, high, body)
@@ -224,7 +224,8 @@ class StatementLowering(ExpressionLowering):
             return
         stack, known = self._value(node.collection), elements_of(node.collection.type)
         assert known is not None
-        elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
+        elements = self._extra(stack.type, f"{ir.FOR}.stack")
+        index = self._extra(ir.Bits(32), f"{ir.FOR}.index")
         element = ir.Element(elements, index, self._types.of(variable.type))
         first = ir.Assign(self._place_of(variable, element.type), element)
         low, high = ir.Constant(0, index.type), ir.Constant(known[1] - 1, index.type)
@@ -239,13 +240,13 @@ class StatementLowering(ExpressionLowering):
         for item in items_of(node.collection):
             value = self._value(item)
             if not isinstance(value, ir.Constant):
-                kept = self._extra(value.type, "for.item")
+                kept = self._extra(value.type, f"{ir.FOR}.item")
                 yield ir.Assign(kept, value)
                 value = kept
             elements.append(value)
         if not elements:
             return
-        index = self._extra(ir.Bits(32), "for.index")
+        index = self._extra(ir.Bits(32), f"{ir.FOR}.index")
         variable: Variable = node.symbol
         first = ir.Assign(self._place_of(variable, elements[0].type), _chosen(elements, index, 0))
         low, high = ir.Constant(0, index.type), ir.Constant(len(elements) - 1, index.type)

@@ -55,6 +55,7 @@ from .ir_parser import (
     Transition,
 )
 from .ir_statements import (
+    FOR,
     Advance,
     ApplyTable,
     Assign,
@@ -126,6 +127,7 @@ __all__ = [
     "CONTROLLER_HEADERS",
     "CORE_ERRORS",
     "ERROR",
+    "FOR",
     "HEADERS",
     "INTEGER",
     "MAX_CALLS",

@@ -81,6 +81,12 @@ class Loop:
     update: tuple[Statement, ...] = ()
 
 
+FOR = "for"
+"""What the names of variables begin with that loops have and a program does not name, as no name of its own
+is a keyword.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ForRange:
     """The body with `variable` at every value from `low` to `high`, both inside, which are evaluated once."""

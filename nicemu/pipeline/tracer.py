@@ -41,8 +41,6 @@ from .trace import (
 )
 from .values import HeaderValue, StackValue, UnionValue, Value, Varbits, copied
 
-UNNAMED_COUNTER = "for."
-"""How the variables begin that count the turns of a loop through a stack or list: no name has a keyword."""
 NEAREST = 3
 """Entries that the event of a miss tells."""
 
@@ -133,7 +131,7 @@ class Tracer(Interpreter):
     def _begin_turn(self, packet: PacketState, variable: str, number: int) -> None:
         before = packet.places[variable]
         super()._begin_turn(packet, variable, number)
-        if not variable.startswith(UNNAMED_COUNTER):
+        if not variable.startswith(f"{ir.FOR}."):
             _note(packet, Assigned(variable, before, number))
 
     def _lookup(

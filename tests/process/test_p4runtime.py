@@ -12,15 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update, passing_role
+from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update
 from nicemu.control.messages import SERVICE, STATUS_DETAILS, messages, serialize
 from nicemu.control.p4runtime_server import MAX_STREAMS
 from nicemu.control.status_details import errors_of_status
@@ -191,39 +190,6 @@ def test_a_long_batch_tells_the_fate_of_every_update(engine: Engine, server: str
         ):
             client.write(updates[:2])
     assert len(engine.read("route")) == 60
-
-
-def test_a_batch_that_another_primary_cuts_short_tells_how_much_was_applied(
-    engine: Engine, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    updates = [Update("insert", "route", {"dst": n % 60}, "send", {"port": 1}) for n in range(2_500)]
-    with P4RuntimeClient(server) as client, P4RuntimeClient(server, at_once=False) as other:
-        write_part = client._write_part
-        parts: list[Sequence[Any]] = []
-
-        def cut_short(part: Sequence[Any]) -> None:
-            if len(parts) == 1:
-                other.arbitrate()
-            parts.append(part)
-            write_part(part)
-
-        monkeypatch.setattr(client, "_write_part", cut_short)
-        with pytest.raises(ControlError, match=r"is; 60 of 2500 updates were applied before") as refused:
-            client.write(updates)
-    assert refused.value.code is P4RuntimeCode.PERMISSION_DENIED
-    assert len(engine.read("route")) == 60
-
-
-def test_clients_with_passing_roles_write_at_the_same_time(engine: Engine, server: str) -> None:
-    def write(start: int) -> None:
-        for number in range(start, start + 20):
-            with P4RuntimeClient(server, role=passing_role()) as client:
-                client.insert("route", {"dst": number}, "send", {"port": 1})
-
-    with P4RuntimeClient(server, election_id=1) as controller, ThreadPoolExecutor(4) as clients:
-        list(clients.map(write, range(0, 80, 20)))
-        controller.delete("route", {"dst": 0})
-    assert len(engine.read("route")) == 79
 
 
 @pytest.mark.parametrize("count", [2, 40, 110, 3_000])

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,6 +19,7 @@ from nicemu.control import (
     ReceivedIdle,
     ReceivedPacket,
     Update,
+    passing_role,
 )
 from nicemu.control.connection import Connection
 from nicemu.control.messages import SERVICE, messages, serialize
@@ -125,6 +127,41 @@ def test_a_client_with_a_role_of_its_own_takes_nobodys_place(engine: Engine, tmp
         engine.process(b"\5\0rest", 7)
         assert isinstance(client.receive(TIMEOUT_S), ReceivedPacket)
         client.delete("port", {"flow": 5}, priority=1)
+
+
+def test_a_batch_that_another_primary_cuts_short_tells_how_much_was_applied(
+    client: P4RuntimeClient, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates = [Update("insert", "port", {"flow": n % 16}, "drop", priority=1) for n in range(2_500)]
+    write_part = client._write_part
+    parts: list[Sequence[Any]] = []
+    with P4RuntimeClient(f"unix:{tmp_path}/nic.sock", at_once=False) as other:
+
+        def cut_short(part: Sequence[Any]) -> None:
+            if len(parts) == 1:
+                other.arbitrate()
+            parts.append(part)
+            write_part(part)
+
+        monkeypatch.setattr(client, "_write_part", cut_short)
+        with pytest.raises(ControlError, match=r"is; 16 of 2500 updates were applied before") as refused:
+            client.write(updates)
+    assert refused.value.code is P4RuntimeCode.PERMISSION_DENIED
+    assert len(engine.read("I.port")) == 16
+
+
+def test_clients_with_passing_roles_write_at_the_same_time(
+    client: P4RuntimeClient, engine: Engine, tmp_path: Path
+) -> None:
+    def write(start: int) -> None:
+        for number in range(start, start + 4):
+            with P4RuntimeClient(f"unix:{tmp_path}/nic.sock", role=passing_role()) as other:
+                other.insert("port", {"flow": number}, "drop", priority=1)
+
+    with ThreadPoolExecutor(4) as clients:
+        list(clients.map(write, range(0, 16, 4)))
+    client.delete("port", {"flow": 0}, priority=1)
+    assert len(engine.read("I.port")) == 15
 
 
 def test_a_stream_that_the_server_ends_is_told_of_from_then_on() -> None:
