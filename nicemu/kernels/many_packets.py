@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from llvmlite import ir as llvm
 
@@ -20,11 +20,15 @@ from .packets import BYTE
 from .places import INDEX, WORD, Number
 from .records import AFTER_INGRESS, PACKET, TABLE_STATE, TABLE_WORDS, offset_of
 
-_NOTES: Final = 64
+_NOTES: Final = 128
 """Notes about packets, which are taken in turn: more than there are packets between begun and processed."""
+_TOGETHER: Final = 8
+"""Packets that are taken together."""
 _MOST_STEPS: Final = 12
 """Steps that are taken while others are processed; a lookup that needs more goes on when its packet is."""
-_EARLY: Final = 40
+_FURTHEST: Final = 24
+"""By how many packets a step comes before the next where there are few: memory answers meanwhile."""
+_EARLY: Final = 80
 """By how many packets lookups of many steps begin early: each has frame, record and note in the cache."""
 _NEAR_BYTES: Final = 8 << 20
 """Entries up to here are taken to lie in caches, where little is to be waited for."""
@@ -52,24 +56,9 @@ class Ahead:
     depth: int
 
 
-class _Pace(NamedTuple):
-    """Packets that are taken together, by how many a lookup begins early, and how far apart its steps are."""
-
-    together: int
-    early: int
-    spacing: int
-
-
-def _near(steps: int) -> _Pace:
-    """Return the quickest pace in caches, for lookups of so many steps."""
-    together = 8 if (steps + 1) * 8 < _NOTES else 4
-    return _Pace(together, (steps + 1) * together, together)
-
-
-def _far(steps: int) -> _Pace:
-    """Return the quickest pace in memory: few together, so that always as many are on their way."""
-    spacing = min(12, max(4, _EARLY // (steps + 1) // 4 * 4))
-    return _Pace(4, (steps + 1) * spacing, spacing)
+def _far(steps: int) -> int:
+    """Return by how many packets each of so many steps comes before the next where memory is waited for."""
+    return min(_FURTHEST, max(_TOGETHER, _EARLY // (steps + 1) // _TOGETHER * _TOGETHER))
 
 
 def make_run(module: llvm.Module, process: llvm.Function, ahead: Ahead, makes_copies: bool) -> None:
@@ -100,12 +89,12 @@ class _Run:
         wanted: Number = llvm.IntType(1)(0)
         if self._ahead.steps:
             wanted = builder.icmp_unsigned("!=", self._fetches, WORD(0))
-        together, early, spacing = self._pace(steps)
+        early, spacing = self._pace(steps)
         early = builder.select(wanted, early, WORD(0))
         begun = builder.select(wanted, count, WORD(0))
         mask = builder.select(wanted, WORD(_NOTES - 1), WORD(0))
         with builder.if_then(builder.not_(wanted)):  # a few notes serve all
-            for number in range(_near(steps).together):
+            for number in range(_TOGETHER):
                 self._set(self._note(WORD(number)), _WANTED, WORD(0))
                 self._set(self._note(WORD(number)), _PENDING, WORD(0))
         end = builder.add(count, early)
@@ -117,7 +106,7 @@ class _Run:
 
         def some(first: Number, end: Number, make: Callable[[Number, Number], object]) -> None:
             with builder.if_then(builder.icmp_unsigned("<", first, end), likely=True):  # and not below 0
-                self._each(first, together, self._note(builder.and_(first, mask)), make)
+                self._each(first, self._note(builder.and_(first, mask)), make)
 
         if self._ahead.steps:
             some(place, begun, self._begin)
@@ -132,14 +121,14 @@ class _Run:
             count,
             lambda packet, note: self._process(process, packet, note, makes_copies),
         )
-        further = builder.add(place, together)
+        further = builder.add(place, WORD(_TOGETHER))
         place.add_incoming(further, builder.block)
         builder.cbranch(builder.icmp_unsigned("<", further, end), turn, over)
         builder.position_at_end(over)
         builder.ret(count)
 
-    def _pace(self, steps: int) -> tuple[Number, Number, Number]:
-        """Return how many packets are taken together, how early lookups begin, and how far apart steps are.
+    def _pace(self, steps: int) -> tuple[Number, Number]:
+        """Return by how many packets lookups begin early, and steps come before the next.
 
         The notes of packets that are too few for that still go through all of it, with steps at their end.
         """
@@ -149,21 +138,19 @@ class _Run:
             state = builder.load(self._state_of(number))
             words = (builder.load(_at(builder, state, int(at))) for at in (COUNT, STRIDE))
             is_far = builder.or_(is_far, builder.icmp_unsigned(">", builder.mul(*words), WORD(_NEAR_BYTES)))
-        paces = zip(_far(steps), _near(steps), strict=True)
-        together, early, spacing = (builder.select(is_far, WORD(far), WORD(near)) for far, near in paces)
-        whole = builder.sub(builder.add(self._count, together), WORD(1))
-        whole = builder.and_(whole, builder.neg(together))
+        spacing = builder.select(is_far, WORD(_far(steps)), WORD(_TOGETHER))
+        early = builder.mul(spacing, WORD(steps + 1))
+        whole = builder.add(self._count, WORD(_TOGETHER - 1))
+        whole = builder.and_(whole, WORD(-_TOGETHER))
         are_few = builder.icmp_unsigned("<", whole, early)
         early = builder.select(are_few, whole, early)
-        return together, early, builder.select(are_few, together, spacing)
+        return early, builder.select(are_few, WORD(_TOGETHER), spacing)
 
-    def _each(
-        self, first: Number, count: Number, notes: Number, make: Callable[[Number, Number], object]
-    ) -> None:
-        """Make a loop over packets, at least one, up to `count`, and their notes."""
+    def _each(self, first: Number, notes: Number, make: Callable[[Number, Number], object]) -> None:
+        """Make a loop over packets that are taken together, at least one, and their notes."""
         builder = self.builder
         start = builder.add(self._packets, builder.mul(first, WORD(PACKET.itemsize)))
-        end = builder.add(start, builder.mul(count, WORD(PACKET.itemsize)))
+        end = builder.add(start, WORD(_TOGETHER * PACKET.itemsize))
         end = builder.select(builder.icmp_unsigned("<", end, self._end), end, self._end)
         before, turn, after = builder.block, self._block("each"), self._block("after")
         builder.branch(turn)
