@@ -20,6 +20,7 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    own_externs,
     own_output_apart,
     put_given,
     require_port,
@@ -77,10 +78,10 @@ def packet(
     frame, now_ns = _frame(text, pcap, index)
     compiled = compiled_program(program, includes, defines)
     require_port(compiled.program, "--port", port)
-    from nicemu.pipeline import Engine, read_externs, trace_lines, value_text
+    from nicemu.pipeline import Engine, trace_lines, value_text
 
     with own_output_apart():
-        engine = Engine(externs=read_externs(externs), cpu_port=cpu_port_of(cpu_port, compiled.program))
+        engine = Engine(externs=own_externs(externs), cpu_port=cpu_port_of(cpu_port, compiled.program))
         engine.load(compiled.program)
         tell_missing(engine.missing_externs)
         if tables is not None:

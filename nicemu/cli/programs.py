@@ -196,6 +196,15 @@ def flash(script: Path, nic: str | None) -> None:
     tell_missing(_missing_on(running.name), _WHERE)
 
 
+def own_externs(paths: Sequence[Path]) -> list[Callable[..., Any]]:
+    """Return what the files of --externs have; firmware may be among them. Raises: UsageError."""
+    if not paths:
+        return []
+    from nicemu.firmware import read_externs
+
+    return read_externs(paths)
+
+
 def own_output_apart() -> AbstractContextManager[object]:
     """Have what externs of a program's own print go to stderr: on stdout stands what the command says."""
     return redirect_stdout(sys.stderr)

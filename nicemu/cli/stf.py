@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .programs import EXTERNS_OPTION, TABLES_OPTION, missing_text, own_output_apart, source_options
+from .programs import (
+    EXTERNS_OPTION,
+    TABLES_OPTION,
+    missing_text,
+    own_externs,
+    own_output_apart,
+    source_options,
+)
 from .progress import is_terminal
 from .show import JSON_OPTION, print_json
 
@@ -120,7 +127,6 @@ def _results(work: Sequence[_Job], jobs: int) -> Generator[tuple[Outcome, int], 
 
 def _run(job: _Job) -> tuple[Outcome, int]:
     from nicemu.clock import WallClock
-    from nicemu.pipeline import read_externs
     from nicemu.stf import run_test
 
     clock = WallClock()
@@ -133,7 +139,7 @@ def _run(job: _Job) -> tuple[Outcome, int]:
             job.defines,
             job.traces,
             job.compiles,
-            read_externs(job.externs),
+            own_externs(job.externs),
             job.tables,
             _put_tables,
         )

@@ -23,6 +23,7 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    own_externs,
     own_output_apart,
     put_given,
     require_port,
@@ -324,9 +325,9 @@ def _engine_of(
     program: Program | None, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int
 ) -> Engine:
     """Return an engine that runs a program, if there is one; says where it cannot be compiled."""
-    from nicemu.pipeline import Engine, read_externs
+    from nicemu.pipeline import Engine
 
-    own = read_externs(externs)
+    own = own_externs(externs)
     if kind == "interpreter" or (kind == "auto" and not is_large):
         engine = Engine(externs=own, cpu_port=cpu_port)
         if program is not None:

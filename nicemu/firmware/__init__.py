@@ -5,13 +5,13 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
-from nicemu.pipeline import extern
+from nicemu.pipeline import HeaderValue, Varbits, extern
 
 from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
 from .counted_queue import CountedQueue
 from .events import Arrival, Connection, Event
-from .loader import FirmwareError, load_firmware
+from .loader import FirmwareError, load_firmware, read_externs
 from .nic_api import Mailbox, Nic, NicCounter
 from .registry import Registry, on_arrival, on_connect, on_disconnect, on_event, on_start, on_trigger
 
@@ -26,6 +26,7 @@ __all__ = [
     "FirmwareError",
     "FirmwareOverrun",
     "FirmwareTimeout",
+    "HeaderValue",
     "HookError",
     "LandingSlot",
     "Mailbox",
@@ -35,6 +36,7 @@ __all__ = [
     "Scheduler",
     "Signal",
     "Task",
+    "Varbits",
     "extern",
     "load_firmware",
     "on_arrival",
@@ -44,4 +46,5 @@ __all__ = [
     "on_start",
     "on_trigger",
     "place_of",
+    "read_externs",
 ]

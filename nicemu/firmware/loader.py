@@ -7,12 +7,13 @@ import ast
 import contextvars
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
+from nicemu import pipeline
 from nicemu.errors import ProtocolError
-from nicemu.pipeline import externs_in
 
 from .core import FirmwareOverrun
 from .registry import Registry, loading_into
@@ -57,6 +58,19 @@ def _check_imports(tree: ast.Module, path: str) -> None:
             raise FirmwareError(
                 f"{place}: firmware cannot import {name}; it may import {', '.join(ALLOWED_IMPORTS)}"
             )
+
+
+def read_externs(paths: Iterable[Path]) -> list[Callable[..., Any]]:
+    """Run Python files and return their functions and classes with `@extern`; handlers are nobody's.
+
+    Raises: UsageError for a file that cannot be run or has none.
+    """
+
+    def run() -> list[Callable[..., Any]]:
+        loading_into(Registry())
+        return pipeline.read_externs(paths)
+
+    return contextvars.copy_context().run(run)
 
 
 def _put_back(name: str, module: types.ModuleType | None) -> None:
@@ -106,7 +120,7 @@ def load_firmware(path: Path, guard: Callable[[], AbstractContextManager[object]
                 line = frame.tb_lineno
             frame = frame.tb_next
         raise FirmwareError(f"{path}:{line}: {type(error).__name__}: {error}") from error
-    registry.externs = externs_in(module.__dict__)
+    registry.externs = pipeline.externs_in(module.__dict__)
     if not registry.names():
         _put_back(module.__name__, before)
         raise FirmwareError(

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
@@ -328,10 +329,28 @@ def _found(
     if len(fitting) > 1:
         raise _fault(declared, values, f"in Python there are {len(fitting)} that do it; one was expected")
     if fitting:
+        _check_takes(fitting[0], declared, values)
         return fitting[0]
     if named:
         raise _fault(declared, values, f"in Python it is {getattr(named[0], _MARK).text}")
     return None
+
+
+def _check_takes(thing: Callable[..., Any], declared: ir.ExternSignature, values: PythonValues) -> None:
+    """Check that a function or class takes what calls give it, and does not wait. Raises: ControlError."""
+    given = sum(item.direction is not ir.Direction.OUT for item in declared.parameters)
+    is_method = bool(declared.owner) and not declared.is_constructor
+    if iscoroutinefunction(thing):
+        raise _fault(
+            declared, values, f"in Python, {thing.__qualname__} is async, and a packet waits for nothing"
+        )
+    with suppress(ValueError):  # of what tells nothing of its parameters
+        try:
+            signature(thing).bind(*[None] * (given + is_method))
+        except TypeError as error:
+            arguments = f"{given} argument{'s' * (given != 1)}{' and self' * is_method}"
+            message = f"in Python, {thing.__qualname__} does not take {arguments}: {error}"
+            raise _fault(declared, values, message) from error
 
 
 def _fault(declared: ir.ExternSignature, values: PythonValues, sentence: str) -> ControlError:

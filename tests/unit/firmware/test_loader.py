@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nicemu.errors import ProtocolError
-from nicemu.firmware import FirmwareError, load_firmware
+from nicemu.errors import ProtocolError, UsageError
+from nicemu.firmware import FirmwareError, Varbits, load_firmware, on_event, read_externs
 
 ScriptWriter = Callable[[str], Path]
 HANDLER = """
@@ -226,3 +226,39 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "null.py").write_bytes(b"x = 1\0\n")
     with pytest.raises(FirmwareError, match="null bytes"):
         load_firmware(tmp_path / "null.py")
+
+
+BOTH = (
+    HANDLER
+    + """
+from nicemu.firmware import HeaderValue, Varbits, extern
+
+@extern("bit<8> half(in bit<8> value)")
+def half(value):
+    return value // 2
+
+@extern("void fresh(out pair_t pair, out varbit<16> rest)")
+def fresh():
+    return HeaderValue({"a": 1, "b": 2}, True), Varbits(8, 3)
+"""
+)
+
+
+def test_a_file_may_be_firmware_and_externs_of_a_packet_test(script: ScriptWriter) -> None:
+    path = script(BOTH)
+    assert load_firmware(path).names() == ["hello", "half", "fresh"]
+    half, fresh = read_externs([path])
+    assert half(8) == 4
+    header, rest = fresh()
+    assert (header.fields, header.valid, rest) == ({"a": 1, "b": 2}, True, Varbits(8, 3))
+
+
+def test_firmware_that_was_read_for_its_externs_can_be_imported_by_nobody(script: ScriptWriter) -> None:
+    read_externs([script(BOTH)])
+    with pytest.raises(UsageError, match="firmware is loaded with `nicemu flash PATH`"):
+        on_event("other")(lambda nic, event: None)  # type: ignore[type-var]
+
+
+def test_firmware_without_externs_has_none_to_give(script: ScriptWriter) -> None:
+    with pytest.raises(UsageError, match=r"script\.py has no function or class with @extern"):
+        read_externs([script(HANDLER)])
