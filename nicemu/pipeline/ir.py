@@ -312,7 +312,8 @@ class Action:
 class Function:
     """A function of the program; `result` is the variable that holds what it returns, "" for none.
 
-    An instance of a control inside another is one too: then `is_control`, and it may apply tables.
+    An instance of a control inside another is one too: then `is_control`, and it may exit, and apply tables.
+    An action calls none that does what actions may not.
     """
 
     name: str

@@ -96,6 +96,9 @@ def verify(program: ir.Program) -> None:
     for role in roles:
         with faults.at(f"{role.name}.body"):
             _check_called(f"control {role.name}", role.place, bodies)
+    for action in program.actions:
+        with faults.at(f"actions.{action.name}"):
+            _check_called(action.name, "action", bodies)
 
 
 def _check_variables(program: ir.Program, architecture: Architecture, faults: Faults) -> None:
@@ -319,15 +322,15 @@ def _place_of(function: ir.Function) -> str:
 
 
 def _check_called(name: str, place: str, bodies: Bodies) -> None:
-    """Check what a block calls: only a parser's takes from packets, only a deparser's emits, and the controls
-    of a deparser do nothing else that it does not.
+    """Check what a block or action calls: only a parser's takes from packets, only a deparser's emits, and
+    controls that a deparser or an action calls do nothing else that it does not.
     """
-    allowed = {"parser": TAKES, "deparser": EMITS}.get(place)
+    allowed = {"parser": {TAKES}, "deparser": {EMITS}, "action": {EMITS}}.get(place, set())
     for called in bodies.called_by(name):
-        for what in bodies.uses[called].packets - {allowed}:
+        for what in bodies.uses[called].packets - allowed:
             bodies.faults.raise_("", f"calls {called}, which {what}; this is a {place}")
         function = bodies.functions.get(called)
-        if place == "deparser" and function is not None and function.is_control:
+        if place in ("deparser", "action") and function is not None and function.is_control:
             bodies.body(function.body, place, called)
 
 

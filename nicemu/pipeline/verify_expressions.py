@@ -148,7 +148,7 @@ class Expressions:
     def _function(self, name: str, arguments: Sequence[ir.Expression]) -> ir.Function:
         if name not in self.functions:
             self.faults.raise_("function", f"{name} is unknown")
-        if self.functions[name].is_control and self.place not in ("control", "deparser"):
+        if self.functions[name].is_control and self.place not in ("control", "deparser", "action"):
             self.faults.raise_("function", f"{name} is a control, which cannot be applied here")
         self._uses.calls.add(name)
         self.arguments(name, self.functions[name].parameters, arguments)

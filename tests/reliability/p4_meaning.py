@@ -87,6 +87,14 @@ class Machine:
                 inner = self.place(base, frame)
                 assert base.kind is not None
                 return Place(inner.root, inner.name, (*inner.steps, Bounds(high, low, base.kind)))
+            case tree.SliceAt(kind, base, low_bit):
+                inner = self.place(base, frame)
+                low = number(self.value(low_bit, frame))
+                assert base.kind is not None
+                bounds = Bounds(low + kind.width - 1, low, base.kind)
+                return Place(inner.root, inner.name, (*inner.steps, bounds))
+            case tree.Ignored(kind):
+                return Place({"_": default(kind)}, "_")
             case _:
                 raise AssertionError(target)
 
@@ -105,6 +113,11 @@ class Machine:
             case tree.Slice(_, base, high, low):
                 assert base.kind is not None
                 return part(self.value(base, frame), Bounds(high, low, base.kind))
+            case tree.SliceAt(kind, base, low_bit):
+                assert base.kind is not None
+                whole = self.value(base, frame)
+                low = number(self.value(low_bit, frame))
+                return part(whole, Bounds(low + kind.width - 1, low, base.kind))
             case tree.Unary(kind, operator, operand):
                 inner = self.value(operand, frame)
                 if operator == "!":
@@ -138,6 +151,8 @@ class Machine:
             case tree.Lookahead(kind):
                 self.need(width(kind))
                 return from_bits(kind, int(self.bits[self.position : self.position + width(kind)], 2))
+            case tree.Ignored():
+                raise AssertionError(expression)
             case tree.LastIndex(_, base, what):
                 stack = elements(self.value(base, frame))
                 return stack.kind.size if what == "size" else wrapped(tree.Bits(32), stack.following - 1)
@@ -164,7 +179,7 @@ class Machine:
             while outer.outer is not None:
                 outer = outer.outer
         inner = Frame({}, outer)
-        results = self.copy_in(call.callee.parameters, call.arguments, inner, frame)
+        results = self.copy_in(call.callee.parameters, call.arguments, inner, frame, call.order)
         return self.run_body(call.callee.body, inner, results)
 
     def run_body(self, body: tree.Block, inner: Frame, results: list[tuple[str, Place]]) -> Value | None:
@@ -185,9 +200,11 @@ class Machine:
         arguments: tuple[tree.Expression, ...],
         inner: Frame,
         frame: Frame,
+        order: tuple[int, ...] = (),
     ) -> list[tuple[str, Place]]:
         results = []
-        for parameter, argument in zip(parameters, arguments, strict=False):
+        for at in order or range(len(arguments)):
+            parameter, argument = parameters[at], arguments[at]
             if parameter.direction in ("inout", "out"):
                 place = self.place(argument, frame)
                 results.append((parameter.name, place))
@@ -256,9 +273,9 @@ class Machine:
                 self.switch(statement, frame)
             case tree.ApplyTable(table):
                 self.apply_table(table, frame)
-            case tree.ApplyControl(_, callee, arguments):
+            case tree.ApplyControl(_, callee, arguments, order):
                 inner = Frame({})
-                results = self.copy_in(callee.parameters, arguments, inner, frame)
+                results = self.copy_in(callee.parameters, arguments, inner, frame, order)
                 self.run_block(callee, inner, results)
             case tree.Method():
                 self.method(statement, frame)

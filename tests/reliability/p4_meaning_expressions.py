@@ -144,12 +144,27 @@ class Expressions:
         low = self.random.randint(0, spare)
         return tree.Slice(kind, base, low + kind.width - 1, low)
 
+    def sliced_at(self, base: Expression, scope: Scope) -> Expression:
+        """Some bits of a number of at least two, from one on that is computed."""
+        assert isinstance(base.kind, Bits)
+        wide = base.kind.width
+        bits = self.random.randint(1, min(7, wide.bit_length() - 1))
+        low = Binary(Bits(8), "&", self.value(Bits(8), scope, 1), Literal(Bits(8), (1 << bits) - 1))
+        return tree.SliceAt(Bits(self.random.randint(1, wide - (1 << bits) + 1)), base, low)
+
+    def order(self, count: int) -> tuple[int, ...]:
+        """An order of named arguments, now and then."""
+        return tuple(self.random.sample(range(count), count)) if self.random.random() < 0.2 else ()
+
     def arguments(
-        self, parameters: tuple[Parameter, ...], scope: Scope, depth: int
+        self, parameters: tuple[Parameter, ...], scope: Scope, depth: int, bound: bool = False
     ) -> tuple[Expression, ...] | None:
-        made = []
+        """Arguments of a call, or, `bound`, of an action in a table's list."""
+        made: list[Expression] = []
         for one in parameters:
             found = self.target(one.kind, scope) if one.direction in ("out", "inout") else None
+            if one.direction == "out" and not bound and self.random.random() < 0.1:
+                found = tree.Ignored(one.kind)
             if one.direction not in ("out", "inout"):
                 found = self.value(one.kind, scope, depth)
             if found is None:
@@ -212,7 +227,7 @@ class Expressions:
             if one.result == kind:
                 arguments = self.arguments(one.parameters, scope, depth - 1)
                 if arguments is not None:
-                    return tree.Call(kind, one, arguments)
+                    return tree.Call(kind, one, arguments, self.order(len(arguments)))
         return None
 
     def read(self, kind: Type, scope: Scope) -> Expression | None:
@@ -255,6 +270,10 @@ class Expressions:
             elif kind == Bits(1):
                 other = Bool()
             return tree.Cast(kind, self.value(other, scope, depth))
+        if what == "slice" and not kind.signed and random.random() < 0.3:
+            bits = random.randint(1, 5)
+            first = Binary(Bits(8), "&", self.value(Bits(8), scope, depth), Literal(Bits(8), (1 << bits) - 1))
+            return tree.SliceAt(kind, self.value(Bits(kind.width + (1 << bits) - 1), scope, depth), first)
         if what == "slice" and not kind.signed:
             wide = random.choice(
                 [one for one in self.scalars if isinstance(one, Bits) and one.width >= kind.width] or [kind]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.reliability.p4_meaning_types import Literal, Record, StackOf, Type
+from tests.reliability.p4_meaning_types import Bits, Literal, Parameter, Record, StackOf, Type
 
 if TYPE_CHECKING:
     from tests.reliability.p4_meaning_tree import Callable_, Table
@@ -50,6 +50,28 @@ class Slice:
 
     def __str__(self) -> str:
         return f"{self.base}[{self.high}:{self.low}]"
+
+
+@dataclass(frozen=True)
+class SliceAt:
+    """`base[low+:width]`, of bits from one on that is computed."""
+
+    kind: Bits
+    base: Expression
+    low: Expression
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.low}+:{self.kind.width}]"
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """`_`, in place of what an `out` parameter would be copied to."""
+
+    kind: Type
+
+    def __str__(self) -> str:
+        return "_"
 
 
 @dataclass(frozen=True)
@@ -123,14 +145,27 @@ class Parts:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function (with a value) or of an action, by arguments in the order of the parameters."""
+    """A call of a function (with a value) or of an action, by arguments in the order of the parameters.
+
+    `order` has them be named, and stand in another order.
+    """
 
     kind: Type | None
     callee: Callable_
     arguments: tuple[Expression, ...]
+    order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.callee.name}({', '.join(str(argument) for argument in self.arguments)})"
+        return f"{self.callee.name}({arguments_text(self.callee.parameters, self.arguments, self.order)})"
+
+
+def arguments_text(
+    parameters: tuple[Parameter, ...], arguments: tuple[Expression, ...], order: tuple[int, ...]
+) -> str:
+    """The text of arguments, by name where there is an order."""
+    if order:
+        return ", ".join(f"{parameters[at].name} = {arguments[at]}" for at in order)
+    return ", ".join(map(str, arguments))
 
 
 @dataclass(frozen=True)
@@ -169,6 +204,8 @@ Expression: TypeAlias = (
     | Member
     | Index
     | Slice
+    | SliceAt
+    | Ignored
     | Unary
     | Binary
     | Conditional

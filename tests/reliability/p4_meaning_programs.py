@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
 from tests.reliability import p4_meaning_tree as tree
 from tests.reliability.p4_meaning import STANDARD
-from tests.reliability.p4_meaning_declared import ERRORS, observed_leaves, random_types
-from tests.reliability.p4_meaning_expressions import Expressions, NothingThere, Scope
+from tests.reliability.p4_meaning_declared import ERRORS, observed_leaves
+from tests.reliability.p4_meaning_expressions import NothingThere, Scope
+from tests.reliability.p4_meaning_statements import Around, Statements
 from tests.reliability.p4_meaning_tree import (
     Assign,
     Bits,
@@ -18,7 +19,6 @@ from tests.reliability.p4_meaning_tree import (
     Call,
     Callable_,
     Declare,
-    Error,
     Literal,
     Matcher,
     Member,
@@ -33,52 +33,8 @@ from tests.reliability.p4_meaning_tree import (
 )
 
 
-@dataclass
-class Around:
-    """What statements stand in."""
-
-    scope: Scope
-    tables: list[tree.Table] = field(default_factory=list)
-    instances: list[tuple[str, tree.Control]] = field(default_factory=list)
-    result: Type | None = None
-    returns: bool = True
-    leaves: bool = True
-    loop: bool = False
-    depth: int = 3
-
-
-class Programs:
+class Programs(Statements):
     """Makes programs of one random source."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self.types = random_types(random)
-        self.expressions = Expressions(
-            random, [*self.types.numbers, *self.types.named, Bool()], self.types.headers
-        )
-        self.count = 0
-
-    def name(self, prefix: str) -> str:
-        self.count += 1
-        return f"{prefix}{self.count}"
-
-    def kind(self) -> Type:
-        """A type of variables and parameters."""
-        types, random = self.types, self.random
-        if random.random() < 0.6:
-            scalars: list[Type] = [*types.numbers, *types.numbers, *types.named, Bool()]
-            return random.choice(scalars)
-        stacks = [kind for _, kind in (*types.whole.fields, *types.meta.fields) if isinstance(kind, StackOf)]
-        rest: list[Type] = [
-            *types.headers,
-            types.pair,
-            types.both,
-            types.union,
-            types.varied,
-            Error(),
-            *stacks,
-        ]
-        return random.choice(rest)
 
     def program(self) -> tree.Tree:
         types, random = self.types, self.random
@@ -89,9 +45,10 @@ class Programs:
             callables.append(self.counter())
         for _ in range(random.randint(2, 6)):
             callables.append(self.callable(callables, None))
-        subparser = self.subparser(callables)
-        parser = self.parser(callables, (headers, meta, standard), subparser)
-        blocks: list[tree.Control | tree.Parser] = [subparser]
+        inner = self.subparser(callables)
+        subparsers = [inner, *(self.around(callables, inner) for _ in range(random.randint(0, 1)))]
+        parser = self.parser(callables, (headers, meta, standard), subparsers)
+        blocks: list[tree.Control | tree.Parser] = [*subparsers]
         controls: list[tree.Control] = []
         for _ in range(random.randint(0, 2)):
             parameters = self.parameters(("in", "inout", "out"), 3)
@@ -175,13 +132,22 @@ class Programs:
             body.statements.insert(self.random.randint(0, len(body.statements)), ending)
         if result is not None:
             body.statements.append(tree.Return(self.expressions.value(result, scope, 2)))
-        made = Callable_(self.name("action" if action else "function"), parameters, result, body, action)
+        name = self.name("action" if action else "function")
+        if not action and self.random.random() < 0.3:
+            name = self.overloaded(before, len(parameters)) or name
+        made = Callable_(name, parameters, result, body, action)
         text = str(body)
         if "exit;" in text or any(
             f"{one.name}(" in text for one in before if one in self.expressions.exiting
         ):
             self.expressions.exiting.add(made)
         return made
+
+    def overloaded(self, before: list[Callable_], count: int) -> str | None:
+        """The name of functions that all take another number of arguments."""
+        taken = {one.name for one in before if len(one.parameters) == count}
+        names = [one.name for one in before if one.name not in taken and not one.action]
+        return self.random.choice(names) if names else None
 
     def control(
         self,
@@ -208,13 +174,6 @@ class Programs:
         around = Around(scope, list(tables), instances)
         return tree.Control(name, parameters, locals_, self.block(around, size))
 
-    def declaration(self, scope: Scope, start: bool) -> Declare:
-        kind = self.kind()
-        value = self.expressions.value(kind, scope, 2) if start else None
-        made = Declare(kind, self.name("x"), value)
-        scope.add(Variable(kind, made.name))
-        return made
-
     def table(self, scope: Scope) -> tree.Table:
         random = self.random
         keys = []
@@ -232,7 +191,7 @@ class Programs:
         for one in scope.callables:
             if one.action and one.name not in [call.callee.name for call in actions]:
                 bound = [each for each in one.parameters if each.direction]
-                arguments = self.expressions.arguments(tuple(bound), scope, 1)
+                arguments = self.expressions.arguments(tuple(bound), scope, 1, True)
                 if arguments is not None:
                     actions.append(Call(None, one, arguments))
         if not actions:
@@ -290,145 +249,6 @@ class Programs:
         first, second = sorted((value, self.expressions.number(kind)))
         return ("range", first, second)
 
-    # Statements
-
-    def block(self, around: Around, most: int) -> Block:
-        inner = replace(around, scope=around.scope.inner())
-        made: list[Statement] = []
-        for _ in range(self.random.randint(1, most)):
-            one = self.statement(inner)
-            if one is not None:
-                made.append(one)
-                if isinstance(one, tree.Leave | tree.Return):
-                    break
-        return Block(made)
-
-    def statement(self, around: Around) -> Statement | None:
-        random, scope, values = self.random, around.scope, self.expressions
-        nested = replace(around, depth=around.depth - 1)
-        what = random.choices(
-            ["assign", "compound", "declare", "call", "if", "for", "forin", "switch", "method", "leave",
-             "table", "control", "tableif"],
-            [30, 6, 8, 14, 8, 3, 3, 4, 6, 2, 6, 6, 3],
-        )[0]  # fmt: skip
-        if around.depth <= 0 and what in ("if", "for", "forin", "switch", "tableif"):
-            what = "assign"
-        if what in ("assign", "compound"):
-            target = values.target(None, scope)
-            if target is None or target.kind is None:
-                return None
-            if what == "compound" and isinstance(target.kind, Bits):
-                if random.random() < 0.2:
-                    return Assign(target, values.value(Bits(8), scope, 2), random.choice(("<<", ">>")))
-                operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]
-                value = values.value(target.kind, scope, 2)
-                if random.random() < 0.3:  # what stands there may be another place by then
-                    sides = (value, target) if random.random() < 0.5 else (target, value)
-                    value = tree.Binary(target.kind, random.choice(operators), *sides)
-                return Assign(target, value, random.choice(operators))
-            value = values.value(target.kind, scope, 3)
-            if isinstance(value, tree.Parts) and random.random() < 0.5:
-                value = replace(value, cast=False)
-            return Assign(target, value)
-        if what == "declare":
-            return self.declaration(scope, random.random() < 0.7)
-        if what == "call":
-            for one in random.sample(scope.callables, len(scope.callables)):
-                arguments = values.arguments(one.parameters, scope, 2)
-                if arguments is not None and (around.leaves or one not in values.exiting):
-                    return tree.Do(Call(one.result, one, arguments))
-            return None
-        if what == "if":
-            condition = values.value(Bool(), scope, 3)
-            return tree.If(
-                condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None
-            )
-        if what in ("for", "forin"):
-            return self.loop(nested, what == "forin")
-        if what == "switch":
-            unsigned: list[Type] = [one for one in self.types.numbers if not one.signed]
-            kind = random.choice([*unsigned, *self.types.named])
-            return self.switch(nested, values.value(kind, scope, 2), [values.number(kind) for _ in range(3)])
-        if what == "method":
-            return self.method(scope)
-        if what == "leave":
-            if around.loop and random.random() < 0.7:
-                return tree.Leave(random.choice(("break", "continue")))
-            if around.leaves and random.random() < 0.4:
-                return tree.Leave("exit")
-            if around.returns:
-                result = around.result
-                return tree.Return(None if result is None else values.value(result, scope, 2))
-            return None
-        if what == "control" and around.instances and not around.loop:
-            name, control = random.choice(around.instances)
-            found = values.arguments(control.parameters, scope, 2)
-            return None if found is None else tree.ApplyControl(name, control, found)
-        if what in ("table", "tableif") and around.tables and not around.loop:
-            table = around.tables.pop()
-            if what == "table" and random.random() < 0.5:
-                return tree.ApplyTable(table)
-            if random.random() < 0.5:
-                names: list[int | str] = [call.callee.name for call in table.actions]
-                return self.switch(nested, table, names)
-            condition = tree.Applied(Bool(), table, random.choice(("hit", "miss")))
-            return tree.If(
-                condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None
-            )
-        return None
-
-    def loop(self, around: Around, over: bool) -> Statement:
-        random, values = self.random, self.expressions
-        name, byte = self.name("i"), Bits(8)
-        inner = replace(around, scope=around.scope.inner(), loop=True)
-        stacks = values.paths(lambda kind: isinstance(kind, StackOf), around.scope, False)
-        if over and stacks and random.random() < 0.3:
-            stack = values.mixed(random.choice(stacks), around.scope)
-            assert isinstance(stack.kind, StackOf)
-            inner.scope.add(Variable(stack.kind.element, name), False)
-            return tree.LoopOver(stack.kind.element, name, stack, None, self.block(inner, 3))
-        small = tree.Binary(byte, "&", values.value(byte, around.scope, 1), Literal(byte, 3))
-        first, last = (
-            (small, Literal(byte, 2))
-            if random.random() < 0.3
-            else (Literal(byte, random.randrange(3)), small)
-        )
-        inner.scope.add(Variable(byte, name), False)
-        if over:
-            return tree.LoopOver(byte, name, first, last, self.block(inner, 3))
-        return tree.Loop(name, first, last, self.block(inner, 3))
-
-    def switch(
-        self, around: Around, subject: tree.Expression | tree.Table, labels: list[int | str] | list[int]
-    ) -> tree.Switch:
-        chosen: list[int | str | None] = list(dict.fromkeys(labels))
-        self.random.shuffle(chosen)
-        cases: list[tuple[int | str | None, Block | None]] = []
-        for label in chosen:
-            cases.append((label, None if self.random.random() < 0.3 else self.block(around, 2)))
-        if self.random.random() < 0.6:
-            cases.append((None, self.block(around, 2)))
-        return tree.Switch(subject, cases)
-
-    def method(self, scope: Scope) -> Statement | None:
-        random, values = self.random, self.expressions
-        stack = random.random() < 0.3 and not scope.lookahead
-        found = values.paths(
-            lambda kind: (
-                isinstance(kind, StackOf) and kind.is_stack
-                if stack
-                else isinstance(kind, Record) and kind.kind == "header"
-            ),
-            scope,
-            True,
-        )
-        if not found:
-            return None
-        target = values.mixed(random.choice(found), scope)
-        if stack:
-            return tree.Method(target, random.choice(("push_front", "pop_front")), random.randint(1, 3))
-        return tree.Method(target, random.choice(("setValid", "setValid", "setInvalid")))
-
     # Parsers
 
     def subparser(self, callables: list[Callable_]) -> tree.Parser:
@@ -446,37 +266,60 @@ class Programs:
         body.statements.append(tree.Extract(Variable(self.types.headers[1], parameters[0].name)))
         return tree.Parser("Sub", parameters, [local], [tree.State("start", body, (), (((), "accept"),))])
 
+    def around(self, callables: list[Callable_], sub: tree.Parser) -> tree.Parser:
+        """A parser that applies another, in states of its own."""
+        random, values, header = self.random, self.expressions, self.types.headers[1]
+        ways = random.choice((("inout", "inout"), ("out", "inout"), ("inout", "out")))
+        parameters = (
+            Parameter(ways[0], header, self.name("p")),
+            Parameter("inout", Bits(8), self.name("p")),
+            Parameter(ways[1], self.types.numbers[0], self.name("p")),
+            Parameter("in", self.types.pair, self.name("p")),
+        )
+        scope = self.parser_scope(callables)
+        scope.add_parameters(parameters)
+        locals_: list[Declare | tuple[str, tree.Parser]] = [self.declaration(scope, True), ("inner", sub)]
+        states, names = [], ["start", "second", "third"][: random.randint(2, 3)]
+        for at, name in enumerate(names):
+            body = self.block(Around(scope, returns=False, leaves=False, depth=0), 2)
+            given = values.arguments(sub.parameters, scope, 1)
+            if given is not None:
+                body.statements.append(tree.ApplyControl("inner", sub, given, values.order(len(given))))
+            subject, later = values.value(Bits(8), scope, 1), [*names[at + 1 :], "accept"]
+            cases = [((self.matcher(Bits(8), "exact"),), random.choice(later)), ((("any", 0, 0),), later[0])]
+            states.append(tree.State(name, body, (subject,), tuple(cases)))
+        return tree.Parser("Around", parameters, locals_, states)
+
     def parser_scope(self, callables: list[Callable_]) -> Scope:
         return Scope([], [one for one in callables if one not in self.expressions.exiting], lookahead=True)
 
     def parser(
-        self, callables: list[Callable_], parameters: tuple[Parameter, ...], sub: tree.Parser
+        self, callables: list[Callable_], parameters: tuple[Parameter, ...], subparsers: list[tree.Parser]
     ) -> tree.Parser:
         random, types, values = self.random, self.types, self.expressions
         scope = self.parser_scope(callables)
         scope.add_parameters(parameters)
-        locals_: list[Declare | tuple[str, tree.Parser]] = [self.declaration(scope, True), ("sub", sub)]
+        locals_: list[Declare | tuple[str, tree.Parser]] = [self.declaration(scope, True)]
+        locals_ += [(f"the_{one.name}", one) for one in subparsers]
         whole = Variable(types.whole, "headers")
         fields = {name: Member(kind, whole, name) for name, kind in types.whole.fields}
         length = tree.Binary(Bits(8), "&", Member(Bits(8), fields["v"], "k"), Literal(Bits(8), 0x18))
         number = Member(types.numbers[0], Variable(types.meta, "meta"), "n0")
         plain = fields["b"], Literal(Bits(8), 7), Member(Bits(8), fields["a"], "k"), number
-        given = values.arguments(sub.parameters, scope, 2) or plain
         states = []
         names = ["start", *(f"state{at}" for at in range(random.randint(2, 5)))]
         extracts: list[list[Statement]] = [
             [tree.Extract(fields["a"])],
-            [tree.ApplyControl("sub", sub, given)],
+            *[list[Statement]([self.applied(one, scope, plain)]) for one in subparsers],
             [tree.Extract(fields["s"], True)],
             [tree.Extract(fields["s"], True)],
-            [tree.Extract(fields["v"]), tree.Extract(fields["w"], False, length)],
+            [
+                tree.Extract(fields["v"], False, Literal(Bits(8), 16)),
+                tree.Extract(fields["w"], False, length),
+            ],
             [tree.Extract(Member(types.headers[0], fields["u"], "a"))],
             [tree.Extract(fields["c"])],
             [tree.Advance(8)],
-        ]
-        extracts[4] = [
-            tree.Extract(fields["v"], False, Literal(Bits(8), 16)),
-            tree.Extract(fields["w"], False, length),
         ]
         for at, name in enumerate(names):
             body = Block(list(extracts[0]) if at == 0 else [])
@@ -503,6 +346,15 @@ class Programs:
                 cases.append((tuple(("any", 0, 0) for _ in subjects), later[0]))
             states.append(tree.State(name, body, tuple(subjects), tuple(cases)))
         return tree.Parser("TheParser", parameters, locals_, states)
+
+    def applied(
+        self, sub: tree.Parser, scope: Scope, plain: tuple[tree.Expression, ...]
+    ) -> tree.ApplyControl:
+        given = self.expressions.arguments(sub.parameters, scope, 2)
+        if given is None and len(plain) != len(sub.parameters):
+            raise NothingThere
+        order = () if given is None else self.expressions.order(len(given))
+        return tree.ApplyControl(f"the_{sub.name}", sub, plain if given is None else given, order)
 
 
 def random_program(seed: int) -> tree.Tree:

@@ -16,6 +16,7 @@ from tests.reliability.p4_meaning_nodes import (
     Cast,
     Conditional,
     Expression,
+    Ignored,
     Index,
     IsValid,
     LastIndex,
@@ -23,8 +24,10 @@ from tests.reliability.p4_meaning_nodes import (
     Member,
     Parts,
     Slice,
+    SliceAt,
     Unary,
     Variable,
+    arguments_text,
 )
 from tests.reliability.p4_meaning_types import (
     Bits,
@@ -62,6 +65,7 @@ __all__ = [
     "Expression",
     "Extract",
     "If",
+    "Ignored",
     "Index",
     "IsValid",
     "LastIndex",
@@ -80,6 +84,7 @@ __all__ = [
     "Record",
     "Return",
     "Slice",
+    "SliceAt",
     "StackOf",
     "State",
     "Statement",
@@ -139,7 +144,9 @@ class If:
     no: Block | None
 
     def __str__(self) -> str:
-        return f"if ({self.condition}) {self.yes}" + (f" else {self.no}" if self.no is not None else "")
+        inner = self.no.statements if self.no is not None else []
+        no = inner[0] if len(inner) == 1 and isinstance(inner[0], If) else self.no
+        return f"if ({self.condition}) {self.yes}" + (f" else {no}" if no is not None else "")
 
 
 @dataclass(eq=False)
@@ -227,10 +234,14 @@ class ApplyControl:
     instance: str
     callee: Control | Parser
     arguments: tuple[Expression, ...]
+    order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        first = ["packet"] if isinstance(self.callee, Parser) else []
-        return f"{self.instance}.apply({', '.join(first + [str(argument) for argument in self.arguments])});"
+        texts = arguments_text(self.callee.parameters, self.arguments, self.order)
+        if isinstance(self.callee, Parser):
+            first = "packet = packet" if self.order else "packet"
+            texts = f"{first}, {texts}" if texts else first
+        return f"{self.instance}.apply({texts});"
 
 
 @dataclass(eq=False)

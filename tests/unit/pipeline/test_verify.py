@@ -120,6 +120,28 @@ def test_an_action_that_emits_is_a_deparsers_alone(hand: SimpleNamespace, way: s
         verify(replace(whole, controls=(replace(whole.controls[0], body=body), whole.controls[1])))
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_control_that_an_action_calls_does_what_actions_may(hand: SimpleNamespace, is_nested: bool) -> None:
+    """A compiler makes such controls, to have arguments be evaluated in an order."""
+    table = ir.Table("C.t", (), (ir.ActionRef("C.g"),), ir.ActionCall("C.g"), 8)
+    name = "C.outer" if is_nested else "C.inner"
+    actions = (ir.Action("C.f", (), (ir.CallRoutine(name),)), ir.Action("C.g", (), ()))
+
+    def program(*body: ir.Statement) -> ir.Program:
+        functions = (
+            ir.Function("C.outer", (), (ir.CallRoutine("C.inner"),), is_control=True),
+            ir.Function("C.inner", (), body, is_control=True),
+        )
+        whole: ir.Program = hand.program(ir.CallAction("C.f"))
+        return replace(whole, functions=functions, actions=actions, tables=(table,))
+
+    verify(program(ir.CallAction("C.g"), ir.Exit()))
+    with pytest.raises(
+        ControlError, match=r"actions\.C\.f\.\[0\] is ApplyTable, which cannot stand in a action"
+    ):
+        verify(program(ir.ApplyTable("C.t")))
+
+
 def test_only_a_parser_calls_what_takes_from_packets(hand: SimpleNamespace) -> None:
     ahead = ir.Function("ahead", (), (ir.Assign(ir.Name("n", U16), ir.Lookahead(U16)),))
     call = (ir.CallRoutine("ahead", ()),)
