@@ -5,7 +5,7 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
-from nicemu.pipeline import HeaderValue, Varbits, extern
+from nicemu.pipeline import HOST_PORT, HeaderValue, Varbits, extern
 
 from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
@@ -16,6 +16,7 @@ from .nic_api import Mailbox, Nic, NicCounter
 from .registry import Registry, on_arrival, on_connect, on_disconnect, on_event, on_start, on_trigger
 
 __all__ = [
+    "HOST_PORT",
     "Arrival",
     "Buffer",
     "Card",

@@ -133,6 +133,9 @@ class Card(Protocol):
         """Pass an event's packet to the host; False if the host did not get it."""
         ...
 
+    def transmit(self, event: Event) -> None:
+        """Pass an event's packet on to the network, once."""
+
     def take_landing_slot(self) -> LandingSlot | None:
         """Take a landing slot off the free ring."""
         ...

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 class Event:
     """What a match-action program posted: a name, its fields, and the packet it held (empty: none).
 
-    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on. A handler
-    that returns without passing it on has consumed it; when a handler fails, the packet goes to the host as a
-    miss.
+    `request["field"]` is a field's value. `port` is where the packet came in: 0, or `HOST_PORT` for what the
+    host or a controller sent. `settled` becomes true when it was passed on. A handler that returns without
+    passing it on has consumed it; when a handler fails, the packet goes on as if no program had held it: what
+    came from the network to the host, as a miss, and all else to the network.
     """
 
     name: str

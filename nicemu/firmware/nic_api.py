@@ -382,6 +382,10 @@ class Nic:
         else:
             self._card.return_landing_slot(slot, True)
 
+    def transmit(self, event: Event) -> None:
+        """Pass the event's packet on to the network, as it was held."""
+        self._card.transmit(event)
+
     def miss(self, event: Event) -> None:
         """Pass the event's packet on to the host as if no table had matched."""
         self._card.deliver(event, (0,))

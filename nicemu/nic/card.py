@@ -15,7 +15,7 @@ from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.firmware import Buffer, Event, LandingSlot, Signal, Task
 from nicemu.hot import Records
 from nicemu.nvme import FIRST_QUEUE
-from nicemu.pipeline import Exact, TableEntry
+from nicemu.pipeline import HOST_PORT, Exact, TableEntry
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame, parse_ipv4
 
 from .arena import FIRMWARE
@@ -315,6 +315,20 @@ class FirmwareCard:
             return False
         event.settled = True
         return bool(event.frame) and self._device.to_host(event.frame, info)
+
+    def transmit(self, event: Event) -> None:
+        """Pass an event's packet on to the network, once."""
+        if not event.settled:
+            event.settled = True
+            if event.frame:
+                self._device.send_frame(event.frame)
+
+    def let_go(self, event: Event) -> None:
+        """Pass an event's packet on, if it has not been, to where it goes that no program holds."""
+        if event.port == HOST_PORT:
+            self.transmit(event)
+        else:
+            self.deliver(event, (0,))
 
     def take_landing_slot(self) -> LandingSlot | None:
         """Take a landing slot off the free ring."""

@@ -341,7 +341,7 @@ class SmartNic:
         except ResourceError:
             self.drops["firmware.queue_full"] += 1
             if isinstance(event, Event):
-                self.card.deliver(event, (0,))
+                self.card.let_go(event)
 
     def _task_ended(self, task: Task, fault: str) -> None:
         self.trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
@@ -351,7 +351,7 @@ class SmartNic:
         if fault and task.name == "start":
             self.start_error = f"{fault}: {task.error}{place_of(task.error)}"
         if fault and isinstance(task.event, Event):
-            self.card.deliver(task.event, (0,))
+            self.card.let_go(task.event)
         self.card.release(task)
 
     def send_frame(self, frame: bytes) -> None:
@@ -381,7 +381,7 @@ class SmartNic:
         events = [task.event for task in self.scheduler.tasks if isinstance(task.event, Event)]
         self.scheduler.cancel_all()
         for event in events:
-            self.card.deliver(event, (0,))
+            self.card.let_go(event)
         lost = self._take_back_from_firmware()
         self.firmware = registry
         self.start_error = ""

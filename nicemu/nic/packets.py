@@ -30,7 +30,7 @@ class PacketPath:
             if error.reason in ("udp.checksum", "ip.checksum"):
                 device.drops[error.reason] += 1
                 return
-        self._carry_out(device.pipeline.process(frame, 0, now_ns=device.now_ns), len(frame))
+        self._carry_out(device.pipeline.process(frame, 0, now_ns=device.now_ns), len(frame), 0)
 
     def transmit(self, frame: bytes) -> None:
         """Send a frame of the host: what the program says of it, where it has a control for such."""
@@ -42,9 +42,10 @@ class PacketPath:
     def inject(self, frame: bytes) -> None:
         """Give a controller's frame to the pipeline and carry its verdict out."""
         device = self._device
-        self._carry_out(device.pipeline.process(frame, HOST_PORT, now_ns=device.now_ns), len(frame))
+        verdict = device.pipeline.process(frame, HOST_PORT, now_ns=device.now_ns)
+        self._carry_out(verdict, len(frame), HOST_PORT)
 
-    def _carry_out(self, verdict: Verdict, length_bytes: int) -> None:
+    def _carry_out(self, verdict: Verdict, length_bytes: int, port: int) -> None:
         device = self._device
         device.trace(
             "pipeline", verdict.disposition.value, {"bytes": length_bytes, "reason": verdict.drop_reason}
@@ -58,7 +59,7 @@ class PacketPath:
         posted = [effect for effect in verdict.effects if isinstance(effect, EventPosted)]
         for position, event in enumerate(posted):
             held = verdict.frame if position == 0 and verdict.disposition is Disposition.FIRMWARE else b""
-            self._post(Event(event.name, event.fields, held))
+            self._post(Event(event.name, event.fields, held, port))
         if verdict.disposition is Disposition.HOST:
             device.to_host(verdict.frame, (0,))
         elif verdict.disposition is Disposition.PORT:
@@ -88,9 +89,9 @@ class PacketPath:
         handler = device.firmware.events.get(event.name)
         if handler is None:
             device.drops["firmware.no_handler"] += 1
-            device.card.deliver(event, (0,))
+            device.card.let_go(event)
         elif len(device.scheduler.tasks) >= device.config.event_queue_depth:
             device.drops["firmware.queue_full"] += 1
-            device.card.deliver(event, (0,))
+            device.card.let_go(event)
         else:
             device.start_task(event.name, handler(device.nic, event), event)
