@@ -36,6 +36,10 @@ def object_of(text: str, parts: dict[str, str], level: int) -> bytes:
     """Return the object file of a module, into which functions are taken: their texts, by their names."""
     machine = target_machine(level)
     module = llvm.parse_assembly(text)
+    module.data_layout = str(
+        machine.target_data
+    )  # else passes take numbers of 65 to 96 bits for 12 bytes long
+    module.triple = machine.triple
     module.verify()
     for name, part in parts.items():
         taken = llvm.parse_assembly(_without_loop_hints(part.replace("noinline", "nounwind")))
