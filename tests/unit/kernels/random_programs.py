@@ -23,7 +23,7 @@ from nicemu.pipeline import (
     width_of,
 )
 
-WIDTHS = (1, 3, 7, 8, 9, 16, 31, 32, 33, 48, 64, 65, 100, 128, 200)
+WIDTHS = (1, 3, 7, 8, 9, 16, 31, 32, 33, 48, 64, 65, 72, 96, 100, 128, 200)
 HEADERS = ir.Named("headers_t")
 META = ir.Named("meta_t")
 
