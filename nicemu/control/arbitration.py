@@ -142,9 +142,8 @@ class Arbitration:
                 f"device {self.device_id} has no {_named(role)}; it has {self._known_roles() or 'none'}",
             )
         if state.primary is None:
-            raise self._denied(
-                role, election_id, f"nobody is; arbitrate with an id of at least {state.highest}"
-            )
+            least = "" if state.highest is None else f" of at least {state.highest}"
+            raise self._denied(role, election_id, f"nobody is; arbitrate with an id{least}")
         if election_id is None or election_id != state.highest:
             raise self._denied(role, election_id, f"election id {state.highest} is")
 

@@ -191,9 +191,8 @@ class OperatorChecker(ConversionChecker):
             node.right.type, node.right.value = ir.Bits(32), min(amount, ir.MAX_WIDTH_BITS)
         if left is INTEGER:
             if amount is None or amount > ir.MAX_WIDTH_BITS:
-                self.reporter.error(
-                    node.at, "shifts a number without a width by an unknown amount", "give it a width: 8w1"
-                )
+                what = "shifts a number without a width by an unknown amount"
+                self.reporter.error(node.at, what, _with_width(node.left))
                 return UNKNOWN
             if node.left.value is None:  # `...`, which means nothing here and was refused, or will be
                 return UNKNOWN
@@ -206,7 +205,8 @@ class OperatorChecker(ConversionChecker):
 
     def _concatenation(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         if not isinstance(left, ir.Bits) or not isinstance(right, ir.Bits):
-            self.reporter.error(node.at, "++ of a number without a width", "give it a width: 8w1")
+            bare = node.right if isinstance(left, ir.Bits) else node.left
+            self.reporter.error(node.at, "++ of a number without a width", _with_width(bare))
             return UNKNOWN
         if left.width + right.width > ir.MAX_WIDTH_BITS:
             self.reporter.error(node.at, f"++ makes more than {ir.MAX_WIDTH_BITS} bits")
@@ -374,3 +374,9 @@ def _with_widths(left: ListType, right: ListType) -> ListType:
 def _constants(node: syntax.BinaryOp, right: ir.Type, kind: ir.Type) -> ir.Binary:
     """Return the IR node that tells arithmetic the types of a constant operation."""
     return ir.Binary(node.op, ir.Constant(0, kind), ir.Constant(0, right), kind)
+
+
+def _with_width(node: syntax.Expression) -> str:
+    """Return a hint that gives a number of no width one that it fits into."""
+    number = node.value if isinstance(node.value, int) and node.value >= 0 else 1
+    return f"give it a width: {max(8, number.bit_length())}w{number}"

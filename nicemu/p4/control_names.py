@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from nicemu.pipeline import PREFIXES
 
+from . import syntax
 from .diagnostics import Reporter
-from .symbols import ActionSymbol, BlockSymbol, Instance, TableSymbol, ValueSetSymbol
-from .syntax_copy import same_text
+from .symbols import ActionSymbol, BlockSymbol, Instance, TableSymbol, ValueSetSymbol, Variable
+from .syntax_copy import names_in, same_text
 
 _Seen = ActionSymbol | TableSymbol | ValueSetSymbol | Instance
 
@@ -24,20 +25,46 @@ def check_control_names(
     instances: Sequence[Instance],
     reporter: Reporter,
 ) -> None:
-    """Report two of a kind with one name or one number, among what `tops` hold and what stands outside."""
-    names: set[tuple[str, str]] = set()
+    """Report two of a kind with one name or one number, among what `tops` hold and what stands outside.
+
+    Actions that are the same are one: p4c's translations of P4-14 have what was one action in each control.
+    """
+    names: dict[tuple[str, str], _Seen] = {}
     numbers: set[tuple[str, int]] = set()
     for symbol in (*actions, *instances, *_inside(tops)):
         noun, kind = _nouns(symbol)
         at = symbol.at if isinstance(symbol, ValueSetSymbol | Instance) else symbol.declaration.at
         if at is None:
             continue
-        if (noun, symbol.name) in names:
+        before = names.setdefault((noun, symbol.name), symbol)
+        if before is not symbol:
+            if _are_same(before, symbol):
+                continue
             reporter.error(at, f"two {noun}s are called {symbol.name}", "give one another @name")
         if symbol.id and (kind, symbol.id) in numbers:
             reporter.error(at, f"two {kind}s have the number {symbol.id}", "give one another @id")
-        names.add((noun, symbol.name))
         numbers.add((kind, symbol.id))
+
+
+def _are_same(one: _Seen, other: _Seen) -> bool:
+    """Return whether two are actions that were written alike, and the names in them mean the same."""
+    if not isinstance(one, ActionSymbol) or not isinstance(other, ActionSymbol):
+        return False
+    if not same_text(one.declaration, other.declaration):
+        return False
+    own = {
+        left.variable: right.variable for left, right in zip(one.parameters, other.parameters, strict=True)
+    }
+    for left, right in zip(names_in(one.declaration.body), names_in(other.declaration.body), strict=True):
+        meant, counterpart = left.symbol, right.symbol
+        if not isinstance(left, syntax.NameRef):
+            own[meant] = counterpart
+        elif isinstance(meant, Variable) and isinstance(counterpart, Variable):
+            if own.get(meant) is not counterpart and meant.place != counterpart.place:
+                return False
+        elif meant is not counterpart:
+            return False
+    return True
 
 
 def check_attached(tops: Sequence[BlockSymbol], instances: Sequence[Instance], reporter: Reporter) -> None:

@@ -72,7 +72,7 @@ class _Lowering(TableLowering):
         tops = (checked.parser, *checked.controls)
         blocks = [inner for block in tops for inner in (block, *_inner(block))]
         tables = tuple(self.table(table) for block in blocks for table in block.tables)
-        actions = [self._action(action) for block in blocks for action in block.actions]
+        actions = [self._action(action) for action in _one_of_each(blocks)]
         done: set[str] = set()
         while len(done) < len(self._used):
             for action in list(self._used.values()):
@@ -343,6 +343,15 @@ class _Lowering(TableLowering):
             if parameter.direction in ("out", "inout"):
                 back.append(ir.Assign(argument, inside))
         return [*into, *self._cleared(block)], back  # what is an `out` argument may be read in others
+
+
+def _one_of_each(blocks: Sequence[BlockSymbol]) -> Iterator[ActionSymbol]:
+    """Yield the actions of blocks, the first one of each name: those of one name are the same."""
+    found: dict[str, ActionSymbol] = {}
+    for block in blocks:
+        for action in block.actions:
+            found.setdefault(action.name, action)
+    yield from found.values()
 
 
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:

@@ -20,7 +20,13 @@ from .lexer import Piece, SourceText, Token, included_text
 from .macros import MAX_TOKENS, Macros, TooManyTokens
 
 MAX_INCLUDE_DEPTH = 16
-OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"})
+OTHER_ARCHITECTURES = frozenset(
+    f"{name}.p4"
+    for name in (
+        "psa", "bmv2/psa", "dpdk/psa", "pna", "dpdk/pna", "tna", "t2na", "tofino", "tofino2arch",
+        "ebpf_model", "ubpf_model", "xdp_model", "xsa", "simple_sume_switch", "sume_switch",
+    )
+)  # fmt: skip
 """What programs for other targets include; none of it is shipped."""
 MAX_FILE_BYTES = 8 << 20
 _HAS_INCLUDE = "__has_include"
@@ -181,10 +187,16 @@ class Preprocessor:
         elif word.text == "pragma" and [token.text for token in rest] == ["once"]:
             self._once.update(self._within[-1:])
         elif word.text != "pragma":
-            known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
-            self._reporter.error(
-                word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)
-            )
+            self._leave_out(word)
+
+    def _leave_out(self, word: Token) -> None:
+        """Leave a line out that is no directive, as programs for p4c have it for a comment."""
+        known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
+        if hint := did_you_mean(word.text, known):
+            self._reporter.error(word.location, f"unknown directive #{word.text}", hint)
+        else:
+            what = "this line is no directive, and is left out"
+            self._reporter.warning(word.location, what, "a comment begins with // in P4")
 
     def _mark(self, word: Token, given: list[Token], first: int) -> None:
         """Have the lines from `first` on told as others, maybe of another file; flags may follow."""
@@ -270,7 +282,7 @@ class Preprocessor:
             places = ", ".join(map(str, folders)) or "nowhere"
             hint = f"looked in {places}; give a further include path"
             if name in OTHER_ARCHITECTURES:
-                hint = f"nicemu has no {name.removesuffix('.p4')} yet; write for nicemu.p4 (docs/p4.md)"
+                hint = f"nicemu has no {Path(name).stem} yet; write for nicemu.p4 (docs/p4.md)"
             self._reporter.error(where, f"cannot read {name}", hint)
             return
         same = candidate.resolve()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import TypeVar
 
 from . import syntax
@@ -66,6 +67,18 @@ def same_text(left: object, right: object) -> bool:
     if not names:
         return left == right
     return all(same_text(getattr(left, name), getattr(right, name)) for name in names)
+
+
+def names_in(
+    tree: object,
+) -> Iterator[syntax.NameRef | syntax.VariableDeclaration | syntax.ForInStatement]:
+    """Yield the names in a tree, and where variables are declared, in one order for trees written alike."""
+    if isinstance(tree, syntax.NameRef | syntax.VariableDeclaration | syntax.ForInStatement):
+        yield tree
+    kind: type = type(tree)
+    for part in tree if isinstance(tree, list) else (getattr(tree, name) for name in _fields(kind)[0]):
+        if part.__class__ not in _SHARED:
+            yield from names_in(part)
 
 
 def has_call(tree: object) -> bool:

@@ -46,6 +46,9 @@ class Forwarder:
         summary = self.summary
         summary.packets += 1
         summary.bytes += len(frame)
+        if self._engine.program is None:  # a controller has yet to bring it
+            summary.dropped["switch.no_program"] += 1
+            return []
         verdict = self._engine.process(frame, port, now_ns=now_ns)
         if self._hear is not None:
             for effect in verdict.effects:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every P4-16 program may rely on. Source: P4-16 Language Specification 1.2.5, "P4 core library".
-#ifndef __NICEMU_CORE_P4
-#define __NICEMU_CORE_P4
+#ifndef _CORE_P4_
+#define _CORE_P4_
 
 error {
     NoError,               // never signalled

@@ -3,8 +3,8 @@
 //
 // V1MODEL_VERSION chooses between the older declarations (the default) and those of 20200408 and later, which name
 // the type of a port and let an index be of any width.
-#ifndef __NICEMU_V1MODEL_P4
-#define __NICEMU_V1MODEL_P4
+#ifndef _V1_MODEL_P4_
+#define _V1_MODEL_P4_
 
 #ifndef V1MODEL_VERSION
 #define V1MODEL_VERSION 20180101

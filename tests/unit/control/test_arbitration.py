@@ -51,6 +51,13 @@ def test_when_the_primary_leaves_there_is_none_until_somebody_claims_it_anew() -
     assert told(arbitration.announce("b", "", 8)) == [("b", OK, 8)]
 
 
+def test_a_primary_is_missed_where_nobody_has_had_an_election_id() -> None:
+    arbitration = Arbitration(1)
+    arbitration.announce("a", "", None)
+    with pytest.raises(ControlError, match=r"nobody is; arbitrate with an id$"):
+        arbitration.require_primary("", 7)
+
+
 def test_a_backup_that_leaves_concerns_nobody() -> None:
     arbitration = Arbitration(1)
     arbitration.announce("a", "", 7)

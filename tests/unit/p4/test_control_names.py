@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nicemu.p4 import compile_text
-from nicemu.pipeline import TableInfo
+from nicemu.p4 import CompileError, compile_text
+from nicemu.pipeline import Engine, TableInfo, p4info_of
 
 TABLE = "table t { actions = { NoAction; } } apply { t.apply(); }"
 OBJECT = "TriggerCounter() c; apply { c.add(1, 1); }"
@@ -174,3 +174,60 @@ control C(inout headers_t h, inout metadata_t m) { apply { } }
 control D(packet_out b, in headers_t h) { apply { } }
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
+
+
+V1MODEL = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t {{ bit<8> a; bit<8> b; }}
+struct headers_t {{ h_t h; }}
+struct m_t {{ bit<8> x; }}
+parser P(packet_in p, out headers_t h, inout m_t m, inout standard_metadata_t s) {{
+    state start {{ p.extract(h.h); transition accept; }}
+}}
+control V(inout headers_t h, inout m_t m) {{ apply {{ }} }}
+control I(inout headers_t h, inout m_t m, inout standard_metadata_t s) {{
+    {ingress}
+    apply {{ s.egress_spec = 1; {calls} }}
+}}
+control E(inout headers_t {name}, inout m_t m, inout standard_metadata_t s) {{ {egress} apply {{ {calls} }} }}
+control D(packet_out p, in headers_t h) {{ apply {{ p.emit(h); }} }}
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+ADD = '@name(".add") action add(inout bit<8> v, bit<8> by) { bit<8> old = v; v = old + by; h.h.b = old; }'
+CALLS = "add(h.h.a, 2); t.apply();"
+TABLE_OF_ADD = "table t { actions = { add(h.h.a); } default_action = add(h.h.a, 16); }"
+
+
+def test_one_action_in_two_controls_as_translations_of_p4_14_have_it_is_one() -> None:
+    """Their bodies are the same, and so is what the names in them mean."""
+    part = ADD + TABLE_OF_ADD
+    compiled = compile_text(V1MODEL.format(ingress=part, egress=part, calls=CALLS, name="h"))
+    assert [action.name for action in compiled.program.actions] == ["add"]
+    engine = Engine()
+    engine.load(compiled.program)
+    assert engine.process(bytes([1, 0]), 0).frame == bytes([1 + 2 * (2 + 16), 1 + 2 + 16 + 2])
+    assert [action.name for action in p4info_of(compiled.program).actions] == ["add"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ADD.replace("old + by", "old - by"),
+        ADD.replace("by", "to"),
+        "bit<8> other; " + ADD.replace("h.h.b", "other"),
+        ADD.replace("action add", "action plus"),
+    ],
+    ids=["body", "parameter", "variable", "name"],
+)
+def test_others_of_one_name_are_refused(other: str) -> None:
+    text = V1MODEL.format(ingress=ADD, egress=other, calls="", name="h")
+    with pytest.raises(CompileError, match="two actions are called add"):
+        compile_text(text)
+
+
+def test_a_name_that_means_something_else_makes_another_action() -> None:
+    own = ADD.replace("h.h.b", "other")
+    text = V1MODEL.format(ingress=f"bit<8> other; {own}", egress=f"bit<8> other; {own}", calls="", name="h")
+    with pytest.raises(CompileError, match="two actions are called add"):
+        compile_text(text)

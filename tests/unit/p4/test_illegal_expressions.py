@@ -248,7 +248,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": '#include "nowhere.p4"\n'}, "cannot read nowhere.p4"),
     ({"top": "#endif\n"}, "#endif without #if"),
     ({"top": "#if 1\n"}, "this #if has no #endif"),
-    ({"top": "#foo\n"}, "unknown directive #foo"),
+    ({"top": "#defin A\n"}, "unknown directive #defin"),
     ({"top": "#define F(a, b) a\nconst bit<8> K = F(1);\n"}, "macro F takes 2 arguments; 1 is given"),
 ]
 

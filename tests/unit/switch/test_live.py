@@ -75,6 +75,17 @@ def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engi
     assert summary.dropped == {"pipeline.dropped": 1, "switch.no_such_port": 1}
 
 
+@pytest.mark.parametrize("kind", [Engine, CompiledEngine])
+def test_frames_that_come_before_a_controller_has_brought_a_program_are_dropped(
+    kind: Callable[[], Engine], ended: int
+) -> None:
+    inner, outer = loopback_pair()
+    outer.send([frame(1), frame(2)])
+    summary = forwarded(kind(), {0: inner}, ended, lambda _: os.eventfd_write(ended, 1))
+    assert (summary.packets, summary.out) == (2, {})
+    assert summary.dropped == {"switch.no_program": 2}
+
+
 def test_what_a_program_logs_is_heard(ended: int) -> None:
     engine = CompiledEngine(optimised=False)
     engine.load(compile_text(LOGS).program)
