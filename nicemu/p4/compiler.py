@@ -20,6 +20,7 @@ from .lower import lower
 from .parser import Parser
 from .passes import optimise
 from .preprocess import MAX_FILE_BYTES, Preprocessor
+from .validity_advice import advise_of_validity
 
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
 """A macro's name, and its parameters if it has any."""
@@ -123,6 +124,7 @@ def _translate(tokens: list[Token], name: str, reporter: Reporter) -> Program | 
             reporter.error(*ragged[header.name])
     if reporter.failed:
         return None
+    advise_of_validity(lowered, declarations, reporter)
     program = optimise(lowered)
     checker.scope.names.clear()  # symbols know the scope that they stand in: without the ring, all go at once
     try:
