@@ -129,7 +129,8 @@ class NearMiss:
 class TableApplied:
     """A table was looked up: `entry` is None for a miss, which has the nearest entries.
 
-    `action` is what runs; "" for a group without members.
+    `action` is what runs; "" for a group without members. `absent` are keys that are 0 because their headers
+    are not valid.
     """
 
     table: str
@@ -138,6 +139,7 @@ class TableApplied:
     action: str
     parameters: Mapping[str, Any]
     nearest: tuple[NearMiss, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

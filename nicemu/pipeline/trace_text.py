@@ -133,7 +133,11 @@ def _selected(event: Selected) -> list[str]:
 
 
 def _table(event: TableApplied) -> list[str]:
-    keys = f" ({_settings(event.keys)})" if event.keys else ""
+    settings = (
+        f"{_settings({name: value})}{' of an invalid header' * (name in event.absent)}"
+        for name, value in event.keys.items()
+    )
+    keys = f" ({', '.join(settings)})" if event.keys else ""
     subject = f"table {event.table}{keys}"
     if event.entry is None:
         return [f"{subject}: miss", *(_near(event.keys, near) for near in event.nearest)]

@@ -11,6 +11,7 @@ from .evaluator import Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
 from .ir_text import ProgramNames, case_text, expression_text, part_text
+from .ir_walk import nodes_of
 from .matches import Exact, Match, matches_text
 from .packet_state import PacketState
 from .profiles import Group, Member
@@ -43,6 +44,7 @@ from .values import HeaderValue, StackValue, UnionValue, Value, Varbits, copied
 
 NEAREST = 3
 """Entries that the event of a miss tells."""
+_CALLS = (ir.Call, ir.ExternValue, ir.TableApply)
 
 
 class Tracer(Interpreter):
@@ -146,8 +148,18 @@ class Tracer(Interpreter):
         near = () if row else tuple(self._near_miss(spec, *found) for found in table.nearest(values, NEAREST))
         action = "" if call is None else call.action
         parameters = {} if call is None else self._action_data(action, call.parameters)
-        _note(packet, TableApplied(spec.name, keys, entry, action, parameters, near))
+        absent = tuple(key.name for key in spec.keys if self._is_absent(packet, key.expression))
+        _note(packet, TableApplied(spec.name, keys, entry, action, parameters, near, absent))
         return row, call
+
+    def _is_absent(self, packet: PacketState, key: ir.Expression) -> bool:
+        """Return whether a key is 0 instead of a field, whose header is not valid."""
+        while isinstance(key, ir.Slice | ir.Binary):  # bits of it, or a mask over it
+            key = key.base if isinstance(key, ir.Slice) else key.left
+        match key:
+            case ir.Conditional(ir.IsValid(header) as condition) if not any(nodes_of(header, *_CALLS)):
+                return not self._value(packet, condition)
+        return False
 
     def _entry(self, spec: ir.Table, entry: TableEntry) -> EntryText:
         matches = {

@@ -190,6 +190,21 @@ def test_assignments_tell_the_old_value_and_the_new_one(switch: Engine) -> None:
     assert "headers.h.value = 0x5 -> 0x2" in lines
 
 
+def test_keys_of_headers_that_are_not_valid_are_told_as_such() -> None:
+    keys = "headers.h.kind: exact; headers.h.value[3:0]: exact; "
+    keys += 'headers.h.value & 0xf0: ternary @name("v"); m.known: exact;'
+    program = SWITCH.replace("headers.h.kind: exact; headers.h.value: ternary;", keys)
+    assert keys in program
+    engine = Engine()
+    engine.load(compile_text(program.replace("t.apply();", "headers.h.setInvalid(); t.apply();")).program)
+    found = [line.strip() for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace)]
+    absent = " of an invalid header"
+    told = f"headers.h.kind=0x0{absent}, headers.h.value[3:0]=0x0{absent}, v=0x0{absent}, m.known=false"
+    assert f"table I.t ({told}): miss" in found
+    engine.load(compile_text(program).program)
+    assert not any(absent in line for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace))
+
+
 def test_members_of_enums_have_their_names_and_booleans_their_words() -> None:
     program = SWITCH.replace("bit<8> kind;", "kind_t kind;").replace(
         "bool known;", "bool known; side_t side;"
