@@ -42,6 +42,11 @@ class SummaryTeller:
         lines += [f"  out {to if to == 'host' else f'port {to}'}: {count:,}" for to, count in out.items()]
         if summary.with_firmware:
             lines.append(f"  left to the firmware: {summary.with_firmware:,}")
+        lines += [
+            f"  events posted, {name}: {count:,}" for name, count in sorted(summary.asked.events.items())
+        ]
+        lines += [f"  work armed, {name}: {count:,}" for name, count in sorted(summary.asked.armed.items())]
+        lines += [f"  trigger counter {number}: +{value:,}" for number, value in _in_order(summary)]
         if summary.cut:
             lines.append(f"  cut by the capture, and processed as they are there: {summary.cut:,}")
         lines += [f"  dropped, {reason}: {count:,}" for reason, count in sorted(summary.dropped.items())]
@@ -56,6 +61,9 @@ class SummaryTeller:
                 "bytes": summary.bytes,
                 "out": out,
                 "with_firmware": summary.with_firmware,
+                "events": dict(sorted(summary.asked.events.items())),
+                "work_armed": dict(sorted(summary.asked.armed.items())),
+                "trigger_counters": {str(number): value for number, value in _in_order(summary)},
                 "cut": summary.cut,
                 "dropped": dict(sorted(summary.dropped.items())),
                 "seconds": round(seconds, 6),
@@ -65,3 +73,9 @@ class SummaryTeller:
             },
             err=self.is_apart,
         )
+
+
+def _in_order(summary: Summary) -> list[tuple[int | str, int]]:
+    """Return what trigger counters got, those with numbers first."""
+    got = summary.asked.trigger_counters.items()
+    return sorted(got, key=lambda item: (isinstance(item[0], str), item[0]))

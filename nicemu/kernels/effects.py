@@ -48,7 +48,12 @@ def effect_of(program: Program, layouts: Layouts, site: Site, words: Iterator[in
             return digest_of(layouts, site.types[1], *values)
         case "log_msg":
             return message_of(site.text, *values)
-    declared = next(item for item in program.externs if item.name == site.instance)
     if site.name == "arm":
-        return WorkArmed(str(declared.arguments[0]), *values)
-    return EventPosted(str(declared.arguments[0]), values[0])
+        return WorkArmed(name_of(program, site), *values)
+    return EventPosted(name_of(program, site), values[0])
+
+
+def name_of(program: Program, site: Site) -> str:
+    """Return the name of the event that a site posts, or of the work that it arms."""
+    declared = next(item for item in program.externs if item.name == site.instance)
+    return str(declared.arguments[0])

@@ -13,7 +13,7 @@ from nicemu.lookup import Memory
 from nicemu.pipeline import HOST_PORT, MAX_EFFECTS, Effect, Layouts, Objects, Program
 
 from .compiled import MachineCode
-from .effects import effect_of
+from .effects import Site, effect_of, name_of
 from .kernel import generate
 from .kernel_objects import follow_profiles, held_arrays
 from .kernel_tables import KernelTable
@@ -196,6 +196,15 @@ class Kernel:
             found.append(effect_of(self.program, self._layouts, site, words))
             at += site.words
         return found
+
+    @property
+    def effects_memory(self) -> np.ndarray[Any, Any]:
+        """Where effects of the packets that ran last stand, uint64[]; a run of more may move it."""
+        return self._batch.effects
+
+    def event_of(self, site: Site) -> str:
+        """Return the name under which a site posts an event or arms work."""
+        return name_of(self.program, site)
 
     def hold(self, objects: Objects) -> None:
         """Have extern objects, value sets and chance lie where the kernel reads and writes them.

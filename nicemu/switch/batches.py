@@ -15,6 +15,7 @@ import numpy as np
 from nicemu.kernels import CompiledEngine, Kernel, Slots
 from nicemu.pipeline import Disposition
 
+from .asked import AskedOfKernel, tally_asked
 from .forwarding import Summary, left_of
 from .packing import Told
 from .tallies import Tallies, count_oversized, tally
@@ -46,6 +47,7 @@ class BatchForwarder:
         self._kernel: Kernel | None = None
         self._slots: Slots | None = None
         self._tallies = Tallies()
+        self._asked: AskedOfKernel | None = None
 
     @property
     def memory(self) -> Array:
@@ -80,6 +82,8 @@ class BatchForwarder:
     def _count(self, packets: Array, told: Told) -> None:
         tallies = self._tallies
         self.summary.with_firmware += tally(packets, tallies.out, tallies.reasons, tallies.limits)
+        if self._asked is not None:
+            tally_asked(packets, *self._asked.arrays())
         for _, verdict in told:
             left_of(verdict, self.summary)
             if verdict.disposition is Disposition.DROP:
@@ -91,12 +95,15 @@ class BatchForwarder:
         if self._slots is None or self._kernel is not kernel:
             self.close()
             self._kernel, self._slots = kernel, Slots(kernel.headroom_bytes)
+            self._asked = AskedOfKernel.of(kernel)
         return self._slots
 
     def count(self) -> Summary:
         """Return the summary, up to date."""
         if self._kernel is not None:
             self._tallies.settle(self.summary, self._engine, self._kernel)
+        if self._asked is not None:
+            self._asked.settle(self.summary.asked)
         return self.summary
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from nicemu.pipeline import HOST_PORT, Disposition, Engine, LogMessage, Verdict
 
+from .asked import Asked
+
 HOST = "host"
 """Where frames for the host go, in place of a port's number."""
 
@@ -21,8 +23,8 @@ Hear: TypeAlias = Callable[[int, int, str], None]
 class Summary:
     """What has passed. A packet is dropped if nothing left for it; `out` counts frames by port, or HOST.
 
-    `with_firmware` are packets that a program of a NIC has left to its firmware, of which there is none here;
-    `cut` are those of which a capture has the beginning alone.
+    `with_firmware` are packets that a program of a NIC has left to its firmware, of which there is none here,
+    and `asked` is what else it has asked for; `cut` are those of which a capture has the beginning alone.
     """
 
     packets: int = 0
@@ -31,6 +33,7 @@ class Summary:
     with_firmware: int = 0
     cut: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    asked: Asked = field(default_factory=Asked)
 
 
 class Forwarder:
@@ -65,6 +68,8 @@ def left_of(verdict: Verdict, summary: Summary) -> list[tuple[int | str, bytes]]
         summary.dropped[verdict.limit] += 1
     if verdict.disposition is Disposition.FIRMWARE:
         summary.with_firmware += 1
+    if verdict.effects:
+        summary.asked.add(verdict.effects)
     left = departing(verdict)
     for to, _ in left:
         summary.out[to] += 1

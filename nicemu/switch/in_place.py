@@ -18,6 +18,7 @@ from nicemu.kernels import PACKET, CompiledEngine, run_kernel
 from nicemu.lookup import prefetch
 from nicemu.pipeline import MAX_FRAME_BYTES
 
+from .asked import AskedOfKernel, tally_asked
 from .forwarding import Summary
 from .outputs import Output
 from .packing import close_up
@@ -94,17 +95,19 @@ def pass_through(
     packets_at: Int,
     counts: tuple[Records, Records, Records, Records],
     wanted: Records,
+    asked: tuple[Records, Int, Records, Records, Records, Records],
 ) -> tuple[Int, Int]:
     """Take the whole records of a piece of a pcap file through a kernel, and make what leaves the same way.
 
     memory: uint8[], at the address `base`; piece: from where to where the records lie in it; form: whether
     their numbers are big-endian, and the unit of their times in nanoseconds; packets: PACKET[n], room for as
     many as go through at once, also by its address; counts: as `tally` has them, and the sums; wanted:
-    uint8[PLACES], whether what leaves there is written. Returns where the next record begins, and where those
-    that leave end: they begin where the piece did.
+    uint8[PLACES], whether what leaves there is written; asked: as `tally_asked` has it. Returns where the
+    next record begins, and where those that leave end: they begin where the piece did.
     """
     begin, end = piece
     out, reasons, limits, sums = counts
+    effects, effects_at, kinds, words, times, given = asked
     left = u64(base) + u64(begin)
     while True:
         begun, count, begin = _begin(memory, base, (begin, end), form, port, packets, sums)
@@ -113,6 +116,8 @@ def pass_through(
         if begun == 0:
             continue
         run_kernel(call, packets_at, begun)
+        if len(given) > 0:
+            tally_asked(packets[:begun], effects, u64(effects_at), kinds, words, times, given)
         for number in range(begun):
             packet = packets[number]
             place = place_of(packet)
@@ -154,6 +159,7 @@ class InPlace:
         self._sums = np.zeros(6, np.uint64)
         self._call = self._kernel.call_for(GROUP_FRAMES)
         self._packets = np.zeros(GROUP_FRAMES, PACKET)
+        self._asked = AskedOfKernel(self._kernel)
 
     def run(self, pieces: PcapPieces, port: int, wanted: Array, output: Output) -> None:
         """Take what a piece has through the program, and write what leaves."""
@@ -169,6 +175,7 @@ class InPlace:
             self._packets.ctypes.data,
             (tallies.out, tallies.reasons, tallies.limits, self._sums),
             wanted,
+            self._asked.arrays(),
         )
         self._add()
         output.write_packed(pieces.memory.data[begin:end])
@@ -187,3 +194,4 @@ class InPlace:
     def close(self) -> None:
         """Count what is to be counted."""
         self._tallies.settle(self.summary, self._engine, self._kernel)
+        self._asked.settle(self.summary.asked)
