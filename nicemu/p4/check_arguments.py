@@ -21,7 +21,7 @@ from .symbols import (
     ParameterSymbol,
     Scope,
 )
-from .syntax_copy import fresh
+from .syntax_copy import fresh, same_text
 from .type_variables import substituted, unify, variables_in
 from .types import (
     INTEGER,
@@ -43,6 +43,7 @@ from .types import (
 _WITHOUT_TYPE = (ActionRun, ApplyResult, DefaultType, InvalidType, ListType, NoType)
 """What an expression has instead of a type that a type parameter could stand for."""
 
+_STORED = ("out", "inout")
 _Declaration = TypeVar("_Declaration", bound=syntax.MethodDeclaration | syntax.FunctionDeclaration)
 
 
@@ -309,6 +310,12 @@ class ArgumentChecker(ExpressionChecker):
                 self.lvalue(argument, f"{what} writes to")
         for argument in given[len(parameters) :]:
             self.expression(argument)
+        order = getattr(node, "order", None) or range(min(len(given), len(parameters)))
+        stored = [given[place] for place in order if parameters and parameters[place].direction in _STORED]
+        for at, argument in enumerate(stored):
+            if any(_is_part(argument, other) for other in stored[at + 1 :]):
+                what = "this is stored, and then a later argument, of which it is a part: what it got is lost"
+                self.reporter.warning(argument.at, what, "arguments are copied out from left to right")
 
     def _agrees(self, argument: syntax.Expression, parameter: ParameterSymbol) -> bool:
         """Check that an argument has the type of its parameter, or becomes it on its way in."""
@@ -383,3 +390,12 @@ def _fits(
 def names_of(declaration: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> frozenset[str]:
     """Return the names of the parameters, by which functions and methods of one name are told apart."""
     return frozenset(parameter.name for parameter in declaration.parameters)
+
+
+def _is_part(place: syntax.Expression, whole: syntax.Expression) -> bool:
+    """Return whether an l-value is a part of another."""
+    while isinstance(place, syntax.MemberRef | syntax.SliceRef | syntax.IndexRef):
+        place = place.base
+        if same_text(place, whole):
+            return True
+    return False

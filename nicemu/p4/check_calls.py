@@ -391,7 +391,7 @@ class CallChecker(BlockCallChecker):
         """Check what is read from a packet or written to it; return whether that can be."""
         kind = types[0] if types else UNKNOWN
         fault = hint = ""
-        if isinstance(kind, UnknownType | TypeVariable):
+        if isinstance(kind, UnknownType | TypeVariable) or _has_fault(kind):
             return True
         if name == "extract":
             if not isinstance(kind, CompositeType) or not kind.header:
@@ -439,3 +439,8 @@ def _emittable(kind: Type) -> bool:
     if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple", "array"):
         return kind is UNKNOWN or isinstance(kind, StackType) or is_header_or_union(kind)
     return all(_emittable(part) for part in kind.fields.values())
+
+
+def _has_fault(kind: Type) -> bool:
+    """Return whether a field's type was reported."""
+    return isinstance(kind, CompositeType) and UNKNOWN in kind.fields.values()

@@ -39,6 +39,7 @@ from .types import (
     Type,
     elements_of,
 )
+from .v1model_advice import OF_BEFORE
 
 _IN_PARSERS = ("next", "last", "lastIndex")
 _PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
@@ -378,6 +379,8 @@ def _field_hint(name: str, kind: CompositeType) -> str:
         return f"call it: {name}()"
     if kind.kind in ("header", "header_union") and name.lower() in ("valid", "isvalid", "is_valid"):
         return "write isValid()"
+    if kind.name == "standard_metadata_t" and name in OF_BEFORE:
+        return OF_BEFORE[name]
     return did_you_mean(name, kind.fields)
 
 

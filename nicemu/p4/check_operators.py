@@ -192,7 +192,7 @@ class OperatorChecker(ConversionChecker):
         if left is INTEGER:
             if amount is None or amount > ir.MAX_WIDTH_BITS:
                 what = "shifts a number without a width by an unknown amount"
-                self.reporter.error(node.at, what, _with_width(node.left))
+                self.reporter.error(node.at, what, _of_the_result(node.left))
                 return UNKNOWN
             if node.left.value is None:  # `...`, which means nothing here and was refused, or will be
                 return UNKNOWN
@@ -380,3 +380,9 @@ def _with_width(node: syntax.Expression) -> str:
     """Return a hint that gives a number of no width one that it fits into."""
     number = node.value if isinstance(node.value, int) and node.value >= 0 else 1
     return f"give it a width: {max(8, number.bit_length())}w{number}"
+
+
+def _of_the_result(node: syntax.Expression) -> str:
+    """Return a hint for a number that is shifted: of a width of its own, bits would be lost."""
+    number = node.value if isinstance(node.value, int) else 1
+    return f"give it the width that the result is to have, such as 32w{number}, or 64w{number}"

@@ -224,7 +224,11 @@ class TypeReferenceChecker(NameChecker):
         if width is None:
             return UNKNOWN
         least = int(ref.name == "int")
-        if not least <= width <= ir.MAX_WIDTH_BITS:
+        if width > ir.MAX_WIDTH_BITS:
+            what = f"{ref.name}<{self.shown(width)}>, of more than {ir.MAX_WIDTH_BITS} bits"
+            self.reporter.unsupported(ref.width.at, what)
+            return UNKNOWN
+        if width < least:
             what = f"a width of {least} to {ir.MAX_WIDTH_BITS} was expected"
             self.reporter.error(ref.width.at, f"{ref.name}<{self.shown(width)}>: {what}")
             return UNKNOWN
@@ -262,10 +266,13 @@ class TypeReferenceChecker(NameChecker):
         width = self.local_integer(ref.width, "a width")
         if width is None:
             return UNKNOWN
-        if not 0 <= width <= ir.MAX_VARBIT_BITS:
-            self.reporter.error(
-                ref.at, f"varbit<{self.shown(width)}>: a width of 0 to {ir.MAX_VARBIT_BITS} was expected"
-            )
+        if width > ir.MAX_VARBIT_BITS:
+            what = f"varbit<{self.shown(width)}>, of more than {ir.MAX_VARBIT_BITS} bits"
+            self.reporter.unsupported(ref.at, what)
+            return UNKNOWN
+        if width < 0:
+            what = f"varbit<{self.shown(width)}>: a width of 0 to {ir.MAX_VARBIT_BITS} was expected"
+            self.reporter.error(ref.at, what)
             return UNKNOWN
         return VarbitType(width)
 

@@ -133,7 +133,7 @@ class TableParser(StatementParser):
     def _entry(self) -> syntax.EntryElement:
         at = self.next.location
         if self.sees("@"):
-            self.fail("expected an entry, found '@'", "annotations of an entry stand behind its action")
+            self.fail("expected an entry", "annotations of an entry stand behind its action")
         constant = self.takes("const")
         priority = None
         if self.next.text == "priority" and self.peek().text == "=":

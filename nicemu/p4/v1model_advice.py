@@ -20,6 +20,16 @@ _ONLY_IN = {
     "recirculate": "egress",
     "recirculate_preserving_field_list": "egress",
 }
+OF_BEFORE = {
+    "drop": "call mark_to_drop(standard_metadata)",
+    "clone_spec": "instance_type tells whether a packet is a clone",
+    "resubmit_flag": "call resubmit_preserving_field_list(0)",
+    "recirculate_flag": "call recirculate_preserving_field_list(0)",
+    "lf_field_list": "call digest(0, { ... })",
+    "recirculate_port": "call recirculate_preserving_field_list(0)",
+    "learn_flag": "call digest(0, { ... })",
+}
+"""Fields that standard metadata of older v1models had, and what is there instead."""
 
 
 def advise(node: syntax.Call, name: str, role: str, reporter: Reporter) -> None:

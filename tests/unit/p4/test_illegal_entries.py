@@ -25,7 +25,7 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             TABLE % "const entries = { 1: NoAction(); priority = 3: 2: NoAction(); }",
             "const entries have no priorities: they match in the order in which they stand",
         ),
-        (TABLE % "const entries = { @hidden 1: NoAction(); }", "expected an entry, found '@'"),
+        (TABLE % "const entries = { @hidden 1: NoAction(); }", "expected an entry, found '@'\n"),
         (TABLE % (SAME % 4), "there is an entry for these keys already, in line 13"),
         (
             TABLE % "entries = { 1: NoAction(); priority = 3: 2: NoAction(); }",

@@ -146,7 +146,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "enum E { A, B }", "apply": "m.flag = !E.A;"}, "! does not apply to enum E"),
     ({"types": "struct s_t { bit<-1> t; }"}, "bit<-1>: a width of 0 to 4096 was expected"),
     ({"types": "struct s_t { int<0> t; }"}, "int<0>: a width of 1 to 4096 was expected"),
-    ({"types": "struct s_t { bit<100000> t; }"}, "bit<100000>: a width of 0 to 4096 was expected"),
+    (
+        {"types": "struct s_t { bit<100000> t; }"},
+        "not supported by nicemu yet: bit<100000>, of more than 4096 bits",
+    ),
     ({"apply": "bit<m.mark> x;"}, "a width must be known at compile time"),
     ({"types": "struct s_t { bit<8 > 4> t; }"}, "expected the name of a field of the struct"),
     ({"types": "struct s_t { bit<8 >> 1> t; }"}, "expected the name of a field of the struct"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nicemu.p4 import compile_text
+from nicemu.p4 import CompileError, compile_text
 
 PROGRAM = """
 #define V1MODEL_VERSION 20200408
@@ -59,3 +59,16 @@ def test_what_is_meant_so_is_no_warning() -> None:
                  log_msg("{} {}", { h.h.a, h.h.b }); log_msg("{}", h.h.a);"""
     egress = "clone(CloneType.E2E, (bit<32>) m.session); recirculate_preserving_field_list(1);"
     assert advice(ingress, egress) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("drop", "call mark_to_drop"),
+        ("clone_spec", "instance_type tells"),
+        ("resubmit_flag", "call resubmit_preserving"),
+    ],
+)
+def test_fields_of_older_standard_metadata_have_a_hint(field: str, hint: str) -> None:
+    with pytest.raises(CompileError, match=rf"has no field {field}(.|\n)*hint: {hint}"):
+        advice(f"s.{field} = 1;")
