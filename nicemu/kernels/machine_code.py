@@ -36,9 +36,8 @@ def object_of(text: str, parts: dict[str, str], level: int) -> bytes:
     """Return the object file of a module, into which functions are taken: their texts, by their names."""
     machine = target_machine(level)
     module = llvm.parse_assembly(text)
-    module.data_layout = str(
-        machine.target_data
-    )  # else passes take numbers of 65 to 96 bits for 12 bytes long
+    # Without, passes would take LLVM's own layout, in which numbers of 65 to 96 bits are 12 bytes long.
+    module.data_layout = str(machine.target_data)
     module.triple = machine.triple
     module.verify()
     for name, part in parts.items():

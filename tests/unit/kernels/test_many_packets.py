@@ -38,7 +38,35 @@ control C(inout headers_t h, inout m_t m, inout nic_metadata_t nic) {
 control D(packet_out packet, in headers_t h, in m_t m, in nic_metadata_t nic) { apply { packet.emit(h); } }
 SmartNic(P(), C(), D()) main;
 """
-COUNTS = (0, 1, 2, 3, 4, 5, 15, 16, 17, 23, 24, 25, 39, 40, 41, 52, 63, 64, 65, 130, 1000)
+COUNTS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    31,
+    32,
+    47,
+    48,
+    49,
+    79,
+    80,
+    81,
+    103,
+    104,
+    105,
+    127,
+    128,
+    130,
+    1000,
+)
 SLOT = 32
 
 
