@@ -88,8 +88,9 @@ class Layouts:
         return self._by_label.get(kind.name) if isinstance(kind, ir.Named) else None
 
     def columns(self, kind: ir.Type) -> dict[str, Column]:
-        """Return the fields of a header or struct by their names."""
-        assert isinstance(kind, ir.Named)
+        """Return the fields of a header or struct by their names; there are none of what is neither."""
+        if not isinstance(kind, ir.Named) or kind.name not in self._sources:
+            return {}
         return self._columns[self._sources[kind.name]][1]
 
     def of(self, kind: Json, is_metadata: bool) -> ir.Named:

@@ -40,6 +40,7 @@ from .symbols import (
 )
 from .syntax_copy import fresh
 from .type_sizes import scalar_of
+from .type_variables import substituted
 from .types import (
     INTEGER,
     TEXT,
@@ -322,7 +323,9 @@ class Checker(PackageChecker):
         At the `top` its parameters are the architecture's. A tree that nobody has checked is taken as it is.
         """
         outer = self.scope, self.block, self.context, self.routine_body, self.loops
-        has_fixed = not fixed and any(item.type in (INTEGER, TEXT) for item in symbol.parameters)
+        bindings = dict(zip(symbol.declaration.type_parameters, types, strict=False))
+        kinds = [substituted(item.type, bindings) for item in symbol.parameters]
+        has_fixed = not fixed and any(kind in (INTEGER, TEXT) for kind in kinds)
         node = symbol.declaration if symbol.unchecked or has_fixed else fresh(symbol.declaration)
         symbol.unchecked = symbol.unchecked and has_fixed
         self.scope, self.routine_body, self.loops = Scope(symbol.scope), None, 0

@@ -15,13 +15,14 @@ from . import syntax
 from .annotations import deprecation
 from .check_expressions import ExpressionChecker
 from .constants import is_known_at_calls
-from .diagnostics import Reporter, did_you_mean
+from .diagnostics import Location, Reporter, did_you_mean
 from .symbols import (
     FunctionSymbol,
     ParameterSymbol,
     Scope,
 )
 from .syntax_copy import fresh, same_text
+from .type_sizes import parameter_fault
 from .type_variables import substituted, unify, variables_in
 from .types import (
     INTEGER,
@@ -316,6 +317,24 @@ class ArgumentChecker(ExpressionChecker):
             if any(_is_part(argument, other) for other in stored[at + 1 :]):
                 what = "this is stored, and then a later argument, of which it is a part: what it got is lost"
                 self.reporter.warning(argument.at, what, "arguments are copied out from left to right")
+
+    def takes(
+        self,
+        at: Location,
+        what: str,
+        parameters: Sequence[ParameterSymbol],
+        owner: str,
+        bindings: Mapping[str, Type],
+    ) -> bool:
+        """Return whether parameters of something generic can be of given types; report it if not."""
+        for item in parameters:
+            kind = substituted(item.type, bindings)
+            fault, hint = parameter_fault(kind, item.direction, owner) if kind != item.type else ("", "")
+            if fault:
+                types = ", ".join(map(str, bindings.values()))
+                self.reporter.error(at, f"{what}<{types}>, parameter {item.name}: {fault}", hint)
+                return False
+        return True
 
     def _agrees(self, argument: syntax.Expression, parameter: ParameterSymbol) -> bool:
         """Check that an argument has the type of its parameter, or becomes it on its way in."""

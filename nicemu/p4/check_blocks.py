@@ -47,6 +47,8 @@ from .types import (
     UnknownType,
 )
 
+_ROUND = str.maketrans("[]", "()")
+"""Names have no brackets: they are elements of stacks."""
 Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
 """What a parameter of a constructor stands for."""
 
@@ -98,7 +100,8 @@ class BlockCallChecker(ArgumentChecker):
             types = [bindings.get(name, UNKNOWN) for name in variables]
         name = f"{self.block.name}.{symbol.name}"
         if variables:
-            name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"
+            shown = ", ".join(getattr(kind, "name", str(kind)) for kind in types)
+            name += f"<{shown.translate(_ROUND)}>"
         if symbol.constructor:
             what = f"{symbol.name} is applied by its name, and has parameters of a constructor"
             self.reporter.error(node.at, what, f"declare {symbol.name}(...) name; and apply that")
@@ -254,6 +257,8 @@ class BlockCallChecker(ArgumentChecker):
                 self.reporter.miscounted(at, symbol.name, "argument", needed, given)
             return None
         bindings = dict(zip(kind.type_parameters, types, strict=True))
+        if not self.takes(at, symbol.name, symbol.parameters, kind.kind, bindings):
+            return None
         arguments: list[Given] = []
         for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
             found = self.scope.meant(argument) if isinstance(argument, syntax.NameRef) else None

@@ -34,7 +34,7 @@ from .symbols import (
     TypeSymbol,
     Variable,
 )
-from .type_sizes import has_fixed_width, has_lacking, has_varbit, scalar_of, size_range_bits
+from .type_sizes import has_fixed_width, has_lacking, has_varbit, is_storable, scalar_of, size_range_bits
 from .types import (
     INTEGER,
     MATCH_KIND,
@@ -161,6 +161,15 @@ class CallChecker(BlockCallChecker):
             or is_lacking
         ):
             self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
+        elif isinstance(returned, BlockType):
+            self.reporter.error(node.at, f"{name} cannot return {returned}")
+        for parameter in parameters:
+            if isinstance(parameter.type, BlockType):
+                what = f"parameter {parameter.name} of {name} cannot be {parameter.type}"
+                self.reporter.error(node.at, what)
+            elif parameter.direction and parameter.type in (INTEGER, TEXT):
+                what = f"parameter {parameter.name} of {name}: {parameter.type} as a parameter"
+                self.reporter.error(node.at, f"{what} has no direction", "it is known at compile time alone")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if parameter.type is MATCH_KIND or isinstance(argument.type, ExternType | P4ListType):
                 what = f"{argument.type} as an argument of {name}"
@@ -208,6 +217,14 @@ class CallChecker(BlockCallChecker):
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
         mark = self.reporter.mark()
         returned, types, parameters = self._invoke(node, symbol.declaration, symbol.scope, {})
+        names = symbol.declaration.type_parameters
+        if not self.reporter.has_failed_since(mark) and len(names) == len(types):
+            given_types = dict(zip(names, types, strict=True))
+            declared, _ = self._signature(symbol.declaration, symbol.scope, {})
+            is_taken = self.takes(node.at, symbol.name, declared, "function", given_types)
+            if is_taken and names and not (is_storable(returned) or returned in (NOTHING, UNKNOWN)):
+                shown = ", ".join(map(str, types))
+                self.reporter.error(node.at, f"{symbol.name}<{shown}> cannot return {returned}")
         is_wrong = self.reporter.has_failed_since(mark)
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")

@@ -15,7 +15,6 @@ from . import syntax
 from .check_calls import CallChecker
 from .check_type_references import UNINFERRED
 from .constants import given_by, is_constant, is_given
-from .diagnostics import article
 from .symbols import (
     ActionSymbol,
     BlockInstance,
@@ -29,7 +28,7 @@ from .symbols import (
     Variable,
     control_name,
 )
-from .type_sizes import has_lacking, is_storable, scalar_of
+from .type_sizes import has_lacking, is_storable, parameter_fault, scalar_of
 from .type_variables import same
 from .types import (
     INTEGER,
@@ -67,23 +66,9 @@ class DeclarationChecker(CallChecker):
         """Return the parameters of an action, function, parser or control, which are values at run time."""
         found = self.parameters_of(nodes)
         for item, node in zip(found, nodes, strict=True):
-            kind = item.type
-            fits = is_storable(kind) or kind is UNKNOWN
-            if isinstance(kind, ExternType):
-                fits = owner != "action"
-                if item.direction:
-                    self.reporter.error(
-                        node.at, f"{kind} as a parameter has no direction", "an object is no value"
-                    )
-                    item.type = UNKNOWN
-            if kind in (INTEGER, TEXT) and owner != "action":
-                fits = True
-                if item.direction:
-                    what = f"{kind} as a parameter has no direction"
-                    self.reporter.error(node.at, what, "it is known at compile time alone")
-                    item.type = UNKNOWN
-            if not fits:
-                self.reporter.error(node.type_ref.at, f"a parameter of {article(owner)} cannot be {kind}")
+            fault, hint = parameter_fault(item.type, item.direction, owner)
+            if fault:
+                self.reporter.error(node.at if hint else node.type_ref.at, fault, hint)
                 item.type = UNKNOWN
         self.check_defaults(nodes, found)
         return found

@@ -106,7 +106,7 @@ class TableLowering(StatementLowering):
                     return field
                 none = ir.Constant(0, field.type)
                 return ir.Conditional(ir.IsValid(self._value(header)), field, none, field.type)
-            case syntax.SliceRef() if node.low.value is not None:
+            case syntax.SliceRef() if node.value is None and node.low.value is not None:
                 kind = self._types.of(node.type)
                 return ir.Slice(self._key(node.base), node.high.value, node.low.value, kind)
             case syntax.BinaryOp(op="&") if node.value is None and _mask_in(node) is not None:

@@ -8,7 +8,22 @@ from __future__ import annotations
 
 from nicemu.pipeline import ir
 
-from .types import CompositeType, EnumType, NewType, StackType, Type, TypeVariable, VarbitType
+from .diagnostics import article
+from .types import (
+    INTEGER,
+    TEXT,
+    UNKNOWN,
+    CompositeType,
+    EnumType,
+    ExternType,
+    NewType,
+    StackType,
+    Type,
+    TypeVariable,
+    VarbitType,
+)
+
+_COMPILE_TIME = "it is known at compile time alone"
 
 _SCALARS = (ir.Bits, ir.Bool, ir.ErrorCode)
 
@@ -123,3 +138,14 @@ def is_storable(kind: Type) -> bool:
     """Return whether a variable can hold values of a type."""
     storable = CompositeType | StackType | VarbitType | TypeVariable
     return scalar_of(kind) is not None or isinstance(kind, storable)
+
+
+def parameter_fault(kind: Type, direction: str, owner: str) -> tuple[str, str]:
+    """Return why a parameter of an action, function, parser or control cannot be of a type, and a hint."""
+    if owner != "action" and isinstance(kind, ExternType):
+        return (f"{kind} as a parameter has no direction", "an object is no value") if direction else ("", "")
+    if owner != "action" and kind in (INTEGER, TEXT):
+        return (f"{kind} as a parameter has no direction", _COMPILE_TIME) if direction else ("", "")
+    if is_storable(kind) or kind is UNKNOWN:
+        return "", ""
+    return f"a parameter of {article(owner)} cannot be {kind}", ""
