@@ -44,6 +44,7 @@ from .types import (
     ApplyResult,
     BlockType,
     CompositeType,
+    EnumType,
     ExternType,
     P4ListType,
     StackType,
@@ -205,6 +206,8 @@ class CallChecker(BlockCallChecker):
                 argument.type, TypeVariable | UnknownType
             )
             is_number = isinstance(scalar_of(argument.type), ir.Bits)
+            if isinstance(argument.type, EnumType) and argument.type.underlying is None:
+                is_number = False
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
                 break

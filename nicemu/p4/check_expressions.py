@@ -343,6 +343,10 @@ class ExpressionChecker(OperatorChecker):
             if is_moving and node.type is not UNKNOWN and not (is_assigned and node is whole):
                 self.reporter.unsupported(node.at, "a slice from a low bit that is known at run time here")
                 return False
+            if isinstance(node, syntax.SliceRef) and isinstance(kind := _declared(base), EnumType):
+                hint = "store a whole one: an enum is a number where it is read alone"
+                self.reporter.error(node.at, f"{what} bits of {kind}", hint)
+                return False
             if (
                 isinstance(node, syntax.MemberRef)
                 and isinstance(base.type, StackType)
@@ -368,6 +372,19 @@ class ExpressionChecker(OperatorChecker):
         elif node.type is not UNKNOWN:
             self.reporter.error(at, f"{what} something that is no variable")
         return False
+
+
+def _declared(node: syntax.Expression) -> Type:
+    """Return the type that an l-value was declared with: read, an enum has that of its numbers."""
+    if isinstance(node, syntax.NameRef) and isinstance(node.symbol, Variable):
+        kind: Type = node.symbol.type
+        return kind
+    if isinstance(node, syntax.MemberRef) and isinstance(node.base.type, CompositeType):
+        return node.base.type.fields.get(node.name, UNKNOWN)
+    found: Type = node.type
+    if isinstance(node, syntax.IndexRef) and isinstance(node.base.type, CompositeType):
+        found = next(iter(node.base.type.fields.values()), UNKNOWN)
+    return found
 
 
 def _field_hint(name: str, kind: CompositeType) -> str:

@@ -13,6 +13,7 @@ from nicemu.garbage import garbage_waits
 from nicemu.pipeline import P4Info, Program, p4info_of, verify
 from nicemu.programs import programs_root, read_source
 
+from . import syntax
 from .check import Checker
 from .diagnostics import CompileError, Diagnostic, Location, Reporter, SourceFile, TooManyErrors
 from .lexer import Token
@@ -22,6 +23,8 @@ from .passes import optimise
 from .preprocess import MAX_FILE_BYTES, Preprocessor
 from .validity_advice import advise_of_validity
 
+OWN_FAULT = "nicemu's compiler failed here, which is a fault of its own"
+_FAULTS = (AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
 """A macro's name, and its parameters if it has any."""
 
@@ -59,6 +62,10 @@ def compile_program(
     return replace(compiled, sources={path: text, **compiled.sources})
 
 
+class _Failed(Exception):  # noqa: N818 - caught here
+    """The compiler has failed, and said so."""
+
+
 def compile_text(
     text: str,
     name: str = "program.p4",
@@ -81,16 +88,19 @@ def _compile(
     places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
     preprocessor = Preprocessor(reporter, places)
     with garbage_waits(has_cycles=True):
+        failed: Exception | None = None
         try:
             tokens = preprocessor.preprocess(text, name, folder, given)
             program = None if reporter.failed else _translate(tokens, name, reporter)
+        except _Failed as error:
+            program, failed = None, error
         except TooManyErrors:
             program = None
         except RecursionError:
             program = None
             reporter.error(Location(SourceFile(name, ()), 1, 1), "this program is nested too deeply")
     if program is None or reporter.failed:
-        raise CompileError(reporter.sorted())
+        raise CompileError(reporter.sorted()) from failed
     return Compiled(program, p4info_of(program), tuple(reporter.sorted()), preprocessor.sought)
 
 
@@ -108,8 +118,19 @@ def _translate(tokens: list[Token], name: str, reporter: Reporter) -> Program | 
     declarations = Parser(tokens, reporter).program()
     if reporter.failed:  # what was stepped over would be missed
         return None
-    end = tokens[-1].location
-    checker = Checker(reporter)
+    checker, end = Checker(reporter), tokens[-1].location
+    try:
+        return _lowered(declarations, checker, end, name, reporter)
+    except _FAULTS as error:
+        what = f"{OWN_FAULT}: {type(error).__name__}: {error}"
+        at = checker.block.declaration.at if checker.block else checker.declaring or end
+        reporter.error(at, what, "please report it, with this program")
+        raise _Failed from error
+
+
+def _lowered(
+    declarations: Sequence[syntax.Declaration], checker: Checker, end: Location, name: str, reporter: Reporter
+) -> Program | None:
     checked = checker.program(declarations, end)
     ragged = checker.declared.ragged
     if checked is None or reporter.failed:

@@ -20,6 +20,7 @@ from types import FrameType
 
 from nicemu.control import p4info_text
 from nicemu.p4 import Compiled, CompileError, compile_text
+from nicemu.p4.compiler import OWN_FAULT
 from nicemu.pipeline import Engine, program_of_json
 from tests.reliability.broken_programs import BrokenPrograms
 
@@ -72,6 +73,7 @@ class P4Fuzzer:
         assert told, "a program is refused without a message"
         for item in told:
             assert item.message, "a message says nothing"
+            assert OWN_FAULT not in item.message, item.message
             assert item.line >= 1, "a message has no place"
             assert item.column >= 1, "a message has no place"
             item.render()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -134,3 +135,33 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "binary.p4").write_bytes(b"\xff\n\xfe\x00")
     with pytest.raises(UsageError, match=r"cannot read .*: line 2 has a byte that is 0"):
         compile_program(tmp_path / "binary.p4")
+
+
+@pytest.mark.parametrize("fault", [AssertionError("no type"), KeyError("x"), StopIteration(), TypeError("t")])
+@pytest.mark.parametrize("where", ["lower", "verify"])
+def test_a_fault_of_the_compiler_s_own_is_told_as_one_at_a_place(
+    monkeypatch: pytest.MonkeyPatch, p4: SimpleNamespace, fault: Exception, where: str
+) -> None:
+    def fail(*given: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(f"nicemu.p4.compiler.{where}", fail)
+    with pytest.raises(CompileError, match=r"test\.p4:\d+:\d+: error: nicemu's compiler failed here") as told:
+        compile_text(p4.source(), "test.p4")
+    assert type(fault).__name__ in str(told.value)
+    assert told.value.__cause__ is not None
+    assert told.value.__cause__.__cause__ is fault
+
+
+def test_a_fault_while_a_declaration_is_checked_is_told_there(
+    monkeypatch: pytest.MonkeyPatch, p4: SimpleNamespace
+) -> None:
+    def fail(*given: object) -> None:
+        raise AttributeError("kind")
+
+    monkeypatch.setattr("nicemu.p4.check.Checker.states", fail)
+    text = p4.source()
+    with pytest.raises(CompileError) as told:
+        compile_text(text, "test.p4")
+    (only,) = told.value.diagnostics
+    assert text.splitlines()[only.line - 1].startswith("parser P(")

@@ -25,6 +25,15 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"apply": "headers.tag.isValid() = true;"}, "this stores into something that is no variable"),
     *(
+        ({"types": "enum bit<8> S { X = 1 }", "members": "tag_t[2] st;", "top": top, "apply": apply}, message)
+        for top, apply, message in (
+            ("", "S local = S.X; local[1:0] = 1;", "this stores into bits of enum S"),
+            ("struct s_t { S s; }", "s_t local; local.s[1:0] = 1;", "this stores into bits of enum S"),
+            ("", "S[2] local; local[1][1:0] = 1;", "this stores into bits of enum S"),
+            ("void f(out bit<2> v) { }", "S local = S.X; f(local[1:0]);", "f writes to bits of enum S"),
+        )
+    ),
+    *(
         ({"apply": f"m.flag = {lists};"}, "== compares lists of different shapes")
         for lists in (
             "{ 1 } == { { 1, 2 } }",

@@ -74,6 +74,8 @@ def test_constants_without_a_width_and_strings_have_default_values(p4: SimpleNam
         ("hash(_, HashAlgorithm.crc16, 8w0, { m.x }, 8w3);", "cannot tell what type O of hash is"),
         ("digest(1, ...);", "cannot tell what type T of digest is"),
         ('log_msg("{}", {#});', "cannot tell what type T of log_msg is"),
+        ("hash(m.e, HashAlgorithm.crc16, 8w0, { m.x }, 8w3);", "a number was expected here; this is enum E"),
+        ("random(m.x, E.A, E.B);", "a number was expected here; this is enum E"),
         ('log_msg("{}", "a");', "argument data is string; a value that there is at run time was expected"),
     ],
 )
@@ -86,7 +88,8 @@ PROGRAM = """
 #include <core.p4>
 #include <v1model.p4>
 struct headers_t { }
-struct metadata_t { bit<8> x; }
+enum E { A, B }
+struct metadata_t { bit<8> x; E e; }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     state start { transition accept; }
 }
