@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nicemu.errors import counted
 from nicemu.pipeline import MAX_TABLE_SIZE, ir
 
 from .actions import Actions, Use, branch
@@ -153,7 +154,7 @@ class Tables:
         given = entry.list("action_data")
         if len(given) != len(widths):
             raise entry.fault(f"has {len(given)} action_data; {use.name} takes {len(widths)}")
-        return tuple(value.hexstr() & ((1 << width) - 1) for value, width in zip(given, widths, strict=True))
+        return tuple(map(_cut, given, widths))
 
     def _before(self, name: str) -> Statements:
         """Return what every action of a table with a direct meter does first: it stores the colour."""
@@ -319,3 +320,11 @@ def _keyset(item: Json, key: ir.Key) -> ir.Keyset:
             return ir.KeyRange(number("start"), number("end"))
     mask = number("mask")
     return ir.KeyMask(number("key") & mask, mask) if mask else ir.KeyAny()
+
+
+def _cut(value: Json, width_bits: int) -> int:
+    """Return a number of action data, that below 0 in two's complement. Raises: Bmv2Error."""
+    number = value.hexstr()
+    if not -(1 << width_bits) <= 2 * number < 1 << width_bits + 1:
+        raise value.fault(f"is {value.value}, which is no number of {counted(width_bits, 'bit')}")
+    return number & ((1 << width_bits) - 1)

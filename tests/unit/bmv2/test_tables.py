@@ -399,6 +399,13 @@ def test_keys_of_several_kinds_stand_in_one_table() -> None:
     assert ports(engine, "01 81 f1 10", "01 81 f1 20") == [4, 0]
 
 
+@pytest.mark.parametrize(("data", "port"), [("0x1ff", 511), ("-0x1", 511), ("-0x100", 256), ("0x0", 0)])
+def test_action_data_below_0_are_in_two_s_complement(data: str, port: int) -> None:
+    program = load(with_table(default=entry_of(SET, data))).program
+    (table,) = program.tables
+    assert table.default_action.parameters == (port,)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -408,6 +415,8 @@ def test_keys_of_several_kinds_stand_in_one_table() -> None:
         ({"action_ids": [0, 9]}, "is 9, which is the id of no action"),
         ({"actions": ["C.set", "NoAction", "C.set"], "action_ids": [0, 1, 0]}, "names an action twice"),
         ({"default_entry": entry_of(SET)}, "has 0 action_data; C.set takes 1"),
+        ({"default_entry": entry_of(SET, "0x200")}, "is 0x200, which is no number of 9 bits"),
+        ({"default_entry": entry_of(SET, "-0x101")}, "is -0x101, which is no number of 9 bits"),
         ({"type": "indirect", "action_profile": "none"}, "is none, which is none of the pipeline's"),
         ({"next_tables": {"other": None}}, "is for other, which is no action of the table"),
         (
