@@ -34,7 +34,15 @@ from .symbols import (
     TypeSymbol,
     Variable,
 )
-from .type_sizes import has_fixed_width, has_lacking, has_varbit, is_storable, scalar_of, size_range_bits
+from .type_sizes import (
+    has_fixed_width,
+    has_lacking,
+    has_varbit,
+    is_storable,
+    parameter_fault,
+    scalar_of,
+    size_range_bits,
+)
 from .types import (
     INTEGER,
     MATCH_KIND,
@@ -164,15 +172,11 @@ class CallChecker(BlockCallChecker):
             self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
         elif isinstance(returned, BlockType):
             self.reporter.error(node.at, f"{name} cannot return {returned}")
-        for parameter in parameters:
-            if isinstance(parameter.type, BlockType):
-                what = f"parameter {parameter.name} of {name} cannot be {parameter.type}"
-                self.reporter.error(node.at, what)
-            elif parameter.direction and parameter.type in (INTEGER, TEXT):
-                what = f"parameter {parameter.name} of {name}: {parameter.type} as a parameter"
-                self.reporter.error(node.at, f"{what} has no direction", "it is known at compile time alone")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if parameter.type is MATCH_KIND or isinstance(argument.type, ExternType | P4ListType):
+            fault, hint = parameter_fault(parameter.type, parameter.direction, "extern")
+            if hint or isinstance(parameter.type, BlockType):
+                self.reporter.error(node.at, f"parameter {parameter.name} of {name}: {fault}", hint)
+            elif parameter.type is MATCH_KIND or isinstance(argument.type, ExternType | P4ListType):
                 what = f"{argument.type} as an argument of {name}"
                 self.reporter.unsupported(argument.at, what)
             elif not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
@@ -205,9 +209,8 @@ class CallChecker(BlockCallChecker):
             known_type = argument.type is not INTEGER and not isinstance(
                 argument.type, TypeVariable | UnknownType
             )
-            is_number = isinstance(scalar_of(argument.type), ir.Bits)
-            if isinstance(argument.type, EnumType) and argument.type.underlying is None:
-                is_number = False
+            is_open = isinstance(argument.type, EnumType) and argument.type.underlying is None
+            is_number = isinstance(scalar_of(argument.type), ir.Bits) and not is_open
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
                 break

@@ -62,10 +62,6 @@ def compile_program(
     return replace(compiled, sources={path: text, **compiled.sources})
 
 
-class _Failed(Exception):  # noqa: N818 - caught here
-    """The compiler has failed, and said so."""
-
-
 def compile_text(
     text: str,
     name: str = "program.p4",
@@ -88,19 +84,16 @@ def _compile(
     places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
     preprocessor = Preprocessor(reporter, places)
     with garbage_waits(has_cycles=True):
-        failed: Exception | None = None
         try:
             tokens = preprocessor.preprocess(text, name, folder, given)
             program = None if reporter.failed else _translate(tokens, name, reporter)
-        except _Failed as error:
-            program, failed = None, error
         except TooManyErrors:
             program = None
         except RecursionError:
             program = None
             reporter.error(Location(SourceFile(name, ()), 1, 1), "this program is nested too deeply")
     if program is None or reporter.failed:
-        raise CompileError(reporter.sorted()) from failed
+        raise CompileError(reporter.sorted())
     return Compiled(program, p4info_of(program), tuple(reporter.sorted()), preprocessor.sought)
 
 
@@ -125,7 +118,7 @@ def _translate(tokens: list[Token], name: str, reporter: Reporter) -> Program | 
         what = f"{OWN_FAULT}: {type(error).__name__}: {error}"
         at = checker.block.declaration.at if checker.block else checker.declaring or end
         reporter.error(at, what, "please report it, with this program")
-        raise _Failed from error
+        raise CompileError(reporter.sorted()) from error
 
 
 def _lowered(

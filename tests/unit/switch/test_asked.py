@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nicemu.capture import PcapngWriter, PcapWriter
@@ -15,6 +16,7 @@ from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine
 from nicemu.switch import Summary, switch_captures
+from nicemu.switch.batches import BatchForwarder, Frames
 
 PROGRAM = """
 #include <core.p4>
@@ -61,9 +63,9 @@ def capture(path: Path, frames: list[bytes]) -> Path:
     return path
 
 
-def counted(make: Callable[[], Engine], path: Path) -> Summary:
+def counted(make: Callable[[], Engine], path: Path, text: str = PROGRAM) -> Summary:
     engine = make()
-    engine.load(compile_text(PROGRAM).program)
+    engine.load(compile_text(text).program)
     assert getattr(engine, "interpreted_because", "") == ""
     return switch_captures(engine, {0: path}, {None: path.with_suffix(f".out{path.suffix}")})
 
@@ -88,3 +90,25 @@ def test_events_armed_work_and_counts_are_counted_alike_however_packets_pass(
 
 
 MUCH = [(number).to_bytes(6) for number in (0, 1, 65_535, 65_536, (1 << 48) - 1)]
+
+
+def test_what_was_asked_before_the_program_changed_is_kept_under_its_name() -> None:
+    engine = CompiledEngine(optimised=False)
+    forwarder = BatchForwarder(engine)
+    for text in (PROGRAM, PROGRAM.replace('"seen"', '"other"')):
+        engine.load(compile_text(text).program)
+        memory = np.frombuffer(bytes([2]) + bytes(7), np.uint8)
+        zero, length = np.zeros(1, np.uint64), np.full(1, 8, np.uint64)
+        assert len(list(forwarder.run(Frames(memory.ctypes.data, zero, length, zero, zero)))) == 1
+    forwarder.close()
+    forwarder.close()
+    assert forwarder.summary.asked.events == {"seen": 1, "other": 1}
+
+
+def test_a_packet_that_asks_for_too_much_asks_for_nothing_on_either_engine(tmp_path: Path) -> None:
+    often = "for (bit<16> i in 0 .. 300) { counter.add(1, 1); }"
+    text = PROGRAM.replace("apply {\n", f"apply {{ {often}\n")
+    path = capture(tmp_path / "in.pcap", [bytes(8), bytes(4)])
+    plain, fast = (counted(make, path, text) for make in (Engine, CompiledEngine))
+    assert fast == plain
+    assert plain.dropped == {"pipeline.too_many_effects": 1, "parser.too_short": 1}
