@@ -14,7 +14,7 @@ from nicemu.pipeline import PREFIXES
 from . import syntax
 from .diagnostics import Reporter
 from .symbols import ActionSymbol, BlockSymbol, Instance, TableSymbol, ValueSetSymbol, Variable
-from .syntax_copy import names_in, same_text
+from .syntax_copy import meaning_in, same_text
 
 _Seen = ActionSymbol | TableSymbol | ValueSetSymbol | Instance
 
@@ -55,14 +55,20 @@ def _are_same(one: _Seen, other: _Seen) -> bool:
     own = {
         left.variable: right.variable for left, right in zip(one.parameters, other.parameters, strict=True)
     }
-    for left, right in zip(names_in(one.declaration.body), names_in(other.declaration.body), strict=True):
+    called: list[syntax.Expression | None] = []
+    bodies = one.declaration.body, other.declaration.body
+    for left, right in zip(*map(meaning_in, bodies), strict=True):
         meant, counterpart = left.symbol, right.symbol
-        if not isinstance(left, syntax.NameRef):
+        if isinstance(left, syntax.Call):  # whose callee alone need not say what it is
+            if meant.subject is not counterpart.subject:
+                return False
+            called += [left.callee, getattr(left.callee, "base", None)]
+        elif not isinstance(left, syntax.NameRef):
             own[meant] = counterpart
         elif isinstance(meant, Variable) and isinstance(counterpart, Variable):
             if own.get(meant) is not counterpart and meant.place != counterpart.place:
                 return False
-        elif meant is not counterpart:
+        elif meant is not counterpart or (meant is None and left not in called):
             return False
     return True
 

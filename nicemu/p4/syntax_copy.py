@@ -69,16 +69,18 @@ def same_text(left: object, right: object) -> bool:
     return all(same_text(getattr(left, name), getattr(right, name)) for name in names)
 
 
-def names_in(
+def meaning_in(
     tree: object,
-) -> Iterator[syntax.NameRef | syntax.VariableDeclaration | syntax.ForInStatement]:
-    """Yield the names in a tree, and where variables are declared, in one order for trees written alike."""
-    if isinstance(tree, syntax.NameRef | syntax.VariableDeclaration | syntax.ForInStatement):
+) -> Iterator[syntax.NameRef | syntax.Call | syntax.VariableDeclaration | syntax.ForInStatement]:
+    """Yield what means something in a tree, in one order for trees that were written alike: names, calls, and
+    where variables are declared.
+    """
+    if isinstance(tree, syntax.NameRef | syntax.Call | syntax.VariableDeclaration | syntax.ForInStatement):
         yield tree
     kind: type = type(tree)
     for part in tree if isinstance(tree, list) else (getattr(tree, name) for name in _fields(kind)[0]):
         if part.__class__ not in _SHARED:
-            yield from names_in(part)
+            yield from meaning_in(part)
 
 
 def has_call(tree: object) -> bool:

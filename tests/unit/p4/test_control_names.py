@@ -226,8 +226,17 @@ def test_others_of_one_name_are_refused(other: str) -> None:
         compile_text(text)
 
 
-def test_a_name_that_means_something_else_makes_another_action() -> None:
-    own = ADD.replace("h.h.b", "other")
-    text = V1MODEL.format(ingress=f"bit<8> other; {own}", egress=f"bit<8> other; {own}", calls="", name="h")
+@pytest.mark.parametrize(
+    ("part", "body"),
+    [
+        ("bit<8> other;", "other = old;"),
+        ("register<bit<8>>(1) other;", "other.write(0, old);"),
+        ("const bit<8> other = 1;", "h.h.b = other;"),
+        ("action other() { h.h.b = 3; }", "other();"),
+    ],
+    ids=["variable", "register", "constant", "action"],
+)
+def test_a_name_that_means_something_else_makes_another_action(part: str, body: str) -> None:
+    own = part + ADD.replace("h.h.b = old;", body)
     with pytest.raises(CompileError, match="two actions are called add"):
-        compile_text(text)
+        compile_text(V1MODEL.format(ingress=own, egress=own, calls="", name="h"))
